@@ -1,0 +1,3 @@
+//! Google Cloud adapters: Compute Engine, and the credentials for it.
+
+pub mod compute;

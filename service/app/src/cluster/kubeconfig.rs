@@ -1,0 +1,66 @@
+//! Clusters from a kubeconfig: every context asked for, by default the current one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+
+use super::KubeCluster;
+use crate::driver::ports::{Cluster, ClusterId};
+
+/// To an endpoint that is down, a connection attempt ends after this.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Makes a client for each of `contexts`, or for the current context.
+///
+/// # Errors
+/// When there is no kubeconfig, or one of the contexts isn't in it.
+pub async fn clusters(contexts: &[String]) -> anyhow::Result<Vec<Arc<dyn Cluster>>> {
+    let kubeconfig = Kubeconfig::read().context("no usable kubeconfig (KUBECONFIG)")?;
+    let mut names = contexts.to_vec();
+    if names.is_empty() {
+        let current = kubeconfig
+            .current_context
+            .clone()
+            .filter(|name| !name.is_empty());
+        names.push(current.context("the kubeconfig has no current context: give --context")?);
+    }
+    let mut clusters: Vec<Arc<dyn Cluster>> = Vec::new();
+    for name in names {
+        let options = KubeConfigOptions {
+            context: Some(name.clone()),
+            ..Default::default()
+        };
+        let mut config = kube::Config::from_custom_kubeconfig(kubeconfig.clone(), &options)
+            .await
+            .with_context(|| format!("--context {name}: not usable in this kubeconfig"))?;
+        config.connect_timeout = Some(CONNECT_TIMEOUT);
+        // A 429 is an answer that the plan has to see, not one to retry below it.
+        config.default_retry = false;
+        let client = kube::Client::try_from(config)
+            .with_context(|| format!("--context {name}: no client can be made of it"))?;
+        clusters.push(Arc::new(KubeCluster::new(id_of(&name), client)));
+    }
+    Ok(clusters)
+}
+
+/// `gke_PROJECT_LOCATION_CLUSTER`, as gcloud names its contexts; any other
+/// context is its own cluster's name.
+fn id_of(context: &str) -> ClusterId {
+    let parts = context
+        .strip_prefix("gke_")
+        .map(|rest| rest.splitn(3, '_').collect::<Vec<_>>());
+    match parts.as_deref() {
+        Some([project, location, name]) => ClusterId {
+            path: format!("{project}/{location}/{name}"),
+            name: (*name).to_owned(),
+            location: (*location).to_owned(),
+        },
+        Some(_) | None => ClusterId {
+            path: context.to_owned(),
+            name: context.to_owned(),
+            location: String::new(),
+        },
+    }
+}

@@ -1,0 +1,148 @@
+//! Waking up when something that a drain waits for has changed. Watches carry
+//! no data: the pass that follows reads the state for itself.
+
+use std::time::Duration;
+
+use futures::stream::{BoxStream, SelectAll, StreamExt};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{Api, ListParams, WatchEvent, WatchParams};
+
+use crate::driver::ports::{Changed, Watching};
+
+/// Up to this many nodes are watched one by one; above it, one watch sees the
+/// deletions of the whole cluster. Each watch holds a connection.
+const SINGLE_WATCHES_MAX: usize = 20;
+/// A watch that can't be opened, or ends, wakes its pass only after this, or
+/// an API server that is down would be asked in a hot loop.
+const LOST: Duration = Duration::from_secs(3);
+/// The server ends a watch after this long.
+const WATCH_S: u32 = 280;
+
+pub(super) async fn changed(client: &kube::Client, watching: &Watching) -> Changed {
+    let mut streams: SelectAll<BoxStream<'static, Option<Changed>>> = SelectAll::new();
+    if watching.nodes.len() > SINGLE_WATCHES_MAX {
+        streams.push(deletions(client, watching));
+    } else {
+        for (node, version) in &watching.nodes {
+            streams.push(pods_of(client, node, version));
+        }
+    }
+    for namespace in &watching.budgets {
+        streams.push(budgets_of(client, namespace));
+    }
+    if streams.is_empty() {
+        return std::future::pending().await;
+    }
+    let lost = || async {
+        tokio::time::sleep(LOST).await;
+        Changed::Pods
+    };
+    match streams.next().await {
+        Some(Some(changed)) => changed,
+        Some(None) | None => lost().await,
+    }
+}
+
+/// One item per wake-up; `None` when the watch is lost.
+fn pods_of(
+    client: &kube::Client,
+    node: &str,
+    version: &str,
+) -> BoxStream<'static, Option<Changed>> {
+    let api: Api<Pod> = Api::all(client.clone());
+    let params = WatchParams::default()
+        .fields(&format!("spec.nodeName={node}"))
+        .timeout(WATCH_S);
+    let version = version.to_owned();
+    let stream = async move {
+        match api.watch(&params, &version).await {
+            Ok(events) => events.filter_map(|event| async { wakes(event) }).boxed(),
+            Err(_) => futures::stream::iter([None]).boxed(),
+        }
+    };
+    ending(stream)
+}
+
+/// Deletions anywhere in the cluster: metadata only, so that it stays cheap.
+fn deletions(client: &kube::Client, watching: &Watching) -> BoxStream<'static, Option<Changed>> {
+    let api: Api<Pod> = Api::all(client.clone());
+    let params = WatchParams::default().timeout(WATCH_S);
+    // The oldest of the versions, so that nothing since any list is missed.
+    let oldest = watching
+        .nodes
+        .values()
+        .min_by_key(|v| (v.len(), (*v).clone()));
+    let version = oldest.cloned().unwrap_or_default();
+    let stream = async move {
+        match api.watch_metadata(&params, &version).await {
+            Ok(events) => events
+                .filter_map(|event| async move {
+                    match event {
+                        Ok(WatchEvent::Deleted(_)) => Some(Some(Changed::Pods)),
+                        Ok(WatchEvent::Error(_)) | Err(_) => Some(None),
+                        Ok(
+                            WatchEvent::Added(_)
+                            | WatchEvent::Modified(_)
+                            | WatchEvent::Bookmark(_),
+                        ) => None,
+                    }
+                })
+                .boxed(),
+            Err(_) => futures::stream::iter([None]).boxed(),
+        }
+    };
+    ending(stream)
+}
+
+/// Budgets of a namespace, from now on.
+fn budgets_of(client: &kube::Client, namespace: &str) -> BoxStream<'static, Option<Changed>> {
+    let api: Api<PodDisruptionBudget> = Api::namespaced(client.clone(), namespace);
+    let namespace = namespace.to_owned();
+    let stream = async move {
+        // The list is only for its version; one item is enough.
+        let Ok(list) = api.list(&ListParams::default().limit(1)).await else {
+            return futures::stream::iter([None]).boxed();
+        };
+        let version = list.metadata.resource_version.unwrap_or_default();
+        let params = WatchParams::default().timeout(WATCH_S);
+        match api.watch(&params, &version).await {
+            Ok(events) => events
+                .filter_map(move |event| {
+                    let freed = Some(Some(Changed::Budget(namespace.clone())));
+                    let wake = match event {
+                        Ok(WatchEvent::Deleted(_)) => freed,
+                        Ok(WatchEvent::Added(pdb) | WatchEvent::Modified(pdb)) => {
+                            freed.filter(|_| pdb.status.is_some_and(|s| s.disruptions_allowed > 0))
+                        }
+                        Ok(WatchEvent::Error(_)) | Err(_) => Some(None),
+                        Ok(WatchEvent::Bookmark(_)) => None,
+                    };
+                    async { wake }
+                })
+                .boxed(),
+            Err(_) => futures::stream::iter([None]).boxed(),
+        }
+    };
+    ending(stream)
+}
+
+fn ending(
+    stream: impl Future<Output = BoxStream<'static, Option<Changed>>> + Send + 'static,
+) -> BoxStream<'static, Option<Changed>> {
+    let end = futures::stream::iter([None]);
+    futures::stream::once(stream).flatten().chain(end).boxed()
+}
+
+/// What a pod's event is worth waking for: it is gone, has finished, or is new.
+fn wakes(event: kube::Result<WatchEvent<Pod>>) -> Option<Option<Changed>> {
+    match event {
+        Ok(WatchEvent::Added(_) | WatchEvent::Deleted(_)) => Some(Some(Changed::Pods)),
+        Ok(WatchEvent::Modified(pod)) => {
+            let phase = pod.status.and_then(|s| s.phase).unwrap_or_default();
+            matches!(phase.as_str(), "Succeeded" | "Failed").then_some(Some(Changed::Pods))
+        }
+        Ok(WatchEvent::Bookmark(_)) => None,
+        Ok(WatchEvent::Error(_)) | Err(_) => Some(None),
+    }
+}

@@ -1,0 +1,189 @@
+//! The settings of `serve`: parsed once, checked, then passed on as values.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use clap::{Args, ValueEnum};
+use drainwell_core::policy::Policies;
+
+use crate::ingress::auth::Auth;
+use crate::intake::Verify;
+
+/// Flags and environment of `serve`.
+#[derive(Debug, Clone, Args)]
+pub struct ServeArgs {
+    /// Address to listen on; PORT gives the port alone
+    #[arg(long, env = "DRAINWELL_LISTEN")]
+    listen: Option<SocketAddr>,
+
+    /// Port to listen on, as Cloud Run sets it
+    #[arg(long, env = "PORT", hide = true)]
+    port: Option<u16>,
+
+    /// Where clusters come from
+    #[arg(
+        long,
+        env = "DRAINWELL_CLUSTERS",
+        value_enum,
+        default_value = "kubeconfig"
+    )]
+    clusters: Clusters,
+
+    /// Context of the kubeconfig to serve; repeatable, by default the current one
+    #[arg(long, env = "DRAINWELL_CONTEXT", value_delimiter = ',')]
+    context: Vec<String>,
+
+    /// Who checks the sender's identity
+    #[arg(long, env = "DRAINWELL_AUTH", value_enum)]
+    auth: Auth,
+
+    /// Allow `--auth none` on a listener that others can reach
+    #[arg(long, env = "DRAINWELL_INSECURE")]
+    insecure: bool,
+
+    /// Whether Compute Engine must confirm a notice before a node is marked
+    #[arg(long, env = "DRAINWELL_VERIFY", value_enum, default_value = "required")]
+    verify: Verify,
+
+    /// File with the policy; DRAINWELL_POLICY may hold the YAML itself
+    #[arg(long, env = "DRAINWELL_POLICY_FILE")]
+    policy_file: Option<PathBuf>,
+
+    /// How long one POST /tick may keep working
+    #[arg(
+        long,
+        env = "DRAINWELL_TICK_HOLD",
+        value_name = "SECONDS",
+        default_value_t = 170
+    )]
+    #[arg(value_parser = clap::value_parser!(u64).range(0..=3600))]
+    tick_hold: u64,
+
+    /// Decide, log and report, but write nothing
+    #[arg(long, env = "DRAINWELL_DRY_RUN")]
+    dry_run: bool,
+
+    /// Base URL of the Compute Engine API
+    #[arg(long, env = "DRAINWELL_COMPUTE_ENDPOINT", default_value = crate::cloud::compute::GOOGLE)]
+    compute_endpoint: String,
+
+    /// Form of the log lines: json when stdout is no terminal
+    #[arg(long, env = "DRAINWELL_LOG", value_enum)]
+    pub log: Option<LogForm>,
+}
+
+/// Where clusters come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Clusters {
+    /// Contexts of a kubeconfig.
+    Kubeconfig,
+}
+
+/// Form of the log lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogForm {
+    /// As Cloud Logging parses them.
+    Json,
+    /// For people.
+    Text,
+}
+
+/// The same, checked.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Address to listen on.
+    pub listen: SocketAddr,
+    /// Where clusters come from.
+    pub clusters: Clusters,
+    /// Contexts of the kubeconfig.
+    pub contexts: Vec<String>,
+    /// Who checks senders.
+    pub auth: Auth,
+    /// Whether Compute must confirm.
+    pub verify: Verify,
+    /// The policies.
+    pub policies: Policies,
+    /// How long a tick may work.
+    pub tick_hold: Duration,
+    /// Write nothing.
+    pub dry_run: bool,
+    /// Compute's API.
+    pub compute_endpoint: String,
+}
+
+impl ServeArgs {
+    /// Checks the settings.
+    ///
+    /// # Errors
+    /// One sentence that names the setting, its value and what would be right.
+    pub fn check(self) -> anyhow::Result<Config> {
+        let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        let listen = match (self.listen, self.port) {
+            (Some(listen), _) => listen,
+            (None, port) => SocketAddr::new(any, port.unwrap_or(8080)),
+        };
+        if self.auth == Auth::None && !listen.ip().is_loopback() && !self.insecure {
+            bail!(
+                "--auth none: with --listen {listen} anyone could have pods evicted; \
+                 listen on 127.0.0.1, or add --insecure"
+            );
+        }
+        check_endpoint(&self.compute_endpoint)?;
+        Ok(Config {
+            listen,
+            clusters: self.clusters,
+            contexts: self.context,
+            auth: self.auth,
+            verify: self.verify,
+            policies: read_policies(self.policy_file)?,
+            tick_hold: Duration::from_secs(self.tick_hold),
+            dry_run: self.dry_run,
+            compute_endpoint: self.compute_endpoint,
+        })
+    }
+}
+
+/// Tokens are sent there: https, or http on loopback.
+fn check_endpoint(endpoint: &str) -> anyhow::Result<()> {
+    let url: http::Uri = endpoint
+        .parse()
+        .with_context(|| format!("--compute-endpoint {endpoint}: not a URL"))?;
+    let host = url.host().unwrap_or_default();
+    let loopback = host == "localhost"
+        || host
+            .trim_matches(['[', ']'])
+            .parse::<IpAddr>()
+            .is_ok_and(|ip| ip.is_loopback());
+    let bare = matches!(url.path(), "" | "/") && url.query().is_none();
+    match url.scheme_str() {
+        Some("https") if bare && !host.is_empty() => Ok(()),
+        Some("http") if bare && loopback => Ok(()),
+        _ => bail!(
+            "--compute-endpoint {endpoint}: give https://HOST without a path \
+             (http only on loopback)"
+        ),
+    }
+}
+
+fn read_policies(file: Option<PathBuf>) -> anyhow::Result<Policies> {
+    let inline = std::env::var("DRAINWELL_POLICY")
+        .ok()
+        .filter(|text| !text.is_empty());
+    match (file, inline) {
+        (Some(_), Some(_)) => {
+            bail!("--policy-file and DRAINWELL_POLICY are both given: give one of them")
+        }
+        (Some(path), None) => {
+            let text = std::fs::read_to_string(&path)
+                .with_context(|| format!("--policy-file {}: can't be read", path.display()))?;
+            Policies::from_yaml(&text)
+                .with_context(|| format!("--policy-file {}: not a valid policy", path.display()))
+        }
+        (None, Some(text)) => {
+            Policies::from_yaml(&text).context("DRAINWELL_POLICY: not a valid policy")
+        }
+        (None, None) => Ok(Policies::default()),
+    }
+}

@@ -1,0 +1,130 @@
+//! The two ports of the driver: a Kubernetes cluster, and Compute Engine.
+//! Each has two implementations, the real adapter and the simulated world.
+//!
+//! No implementation retries: the next pass does. Each call has a bound of its
+//! own and returns within it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use drainwell_core::action::Outcome;
+use drainwell_core::edit::NodeEdit;
+use drainwell_core::notice::Vm;
+use drainwell_core::observed::{Instance, Node, Pod, PodRef};
+use jiff::Timestamp;
+
+/// Which cluster.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClusterId {
+    /// As reports name it: `PROJECT/LOCATION/NAME`, or a kubeconfig context.
+    pub path: String,
+    /// Its name.
+    pub name: String,
+    /// Its region or zone; empty if unknown.
+    pub location: String,
+}
+
+/// Why a call on a cluster or on Compute had no result.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// We lack a permission; someone has to grant it.
+    #[error("permission missing: {what}")]
+    Denied {
+        /// Verb and resource.
+        what: String,
+    },
+    /// It is refused however often we ask.
+    #[error("refused: {why}")]
+    Refused {
+        /// In the server's words.
+        why: String,
+    },
+    /// The object has changed since it was read.
+    #[error("changed since it was read")]
+    Stale,
+    /// Down, slow, or throttling.
+    #[error("{why}")]
+    Unavailable {
+        /// What went wrong.
+        why: String,
+        /// How long the server asked us to wait.
+        after: Option<Duration>,
+    },
+}
+
+impl CallError {
+    /// An error that another try may not have.
+    pub fn unavailable(why: impl Into<String>) -> Self {
+        Self::Unavailable {
+            why: why.into(),
+            after: None,
+        }
+    }
+}
+
+/// The pods of one node, at one moment.
+#[derive(Debug, Clone, Default)]
+pub struct PodList {
+    /// All of them.
+    pub pods: Vec<Pod>,
+    /// The list's resourceVersion: a watch from here misses nothing.
+    pub version: String,
+}
+
+/// What to wake for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Watching {
+    /// Nodes whose pods are waited for, each from the version it was listed at.
+    pub nodes: BTreeMap<String, String>,
+    /// Namespaces in which a budget blocks a pod.
+    pub budgets: BTreeSet<String>,
+}
+
+/// Why a watch woke us. It carries no data: the pass looks for itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Changed {
+    /// A pod is gone, finished, or new.
+    Pods,
+    /// A budget in this namespace allows disruptions (or is gone).
+    Budget(String),
+}
+
+/// A Kubernetes cluster.
+#[async_trait]
+pub trait Cluster: Send + Sync {
+    /// Which one.
+    fn id(&self) -> &ClusterId;
+
+    /// One Node, by a consistent read.
+    async fn node(&self, name: &str) -> Result<Option<Node>, CallError>;
+
+    /// The Nodes with the label `drainwell.dev/managed=true`.
+    async fn managed_nodes(&self) -> Result<Vec<Node>, CallError>;
+
+    /// The pods bound to a node, by a consistent read.
+    async fn pods(&self, node: &str) -> Result<PodList, CallError>;
+
+    /// Applies a patch to a Node; returns the Node as it is then.
+    async fn edit_node(&self, edit: &NodeEdit) -> Result<Node, CallError>;
+
+    /// Asks for a pod's eviction, with its own grace or a shorter one.
+    async fn evict(&self, pod: &PodRef, grace_s: Option<u32>) -> Outcome;
+
+    /// Sets condition DisruptionTarget (at `now`) and deletes the pod.
+    async fn force(&self, pod: &PodRef, grace_s: Option<u32>, now: Timestamp) -> Outcome;
+
+    /// Deletes a pod that is terminating already, with a shorter grace.
+    async fn shorten(&self, pod: &PodRef, grace_s: u32) -> Outcome;
+
+    /// Returns when something that is watched has changed, or the watch was
+    /// lost. Dropping it ends the watch.
+    async fn changed(&self, watching: &Watching) -> Changed;
+}
+
+/// Compute Engine.
+#[async_trait]
+pub trait Cloud: Send + Sync {
+    /// A VM, or `None` when there is no such VM.
+    async fn instance(&self, vm: &Vm) -> Result<Option<Instance>, CallError>;
+}

@@ -1,0 +1,143 @@
+//! `POST /` and `POST /events`: one notice.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use drainwell_core::confirm::Ignored;
+use drainwell_core::notice::{self, Malformed, Notice, Reading, Received};
+
+use super::Ingress;
+use super::problem::Problem;
+use super::pubsub::{self, Envelope};
+use crate::intake::{Ack, Told};
+use crate::telemetry::log::{self, Event, Subject};
+
+/// Audit entries have a few kilobytes; Pub/Sub could push ten times this.
+const BODY_MAX: usize = 1 << 20;
+/// A sender that needs longer for its body is cut off.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// For Compute, the Node and up to three writes, each bounded by itself.
+const TAKE_TIMEOUT: Duration = Duration::from_secs(25);
+/// What a notice's own first step may add to its answer.
+const STEP_TIMEOUT: Duration = Duration::from_secs(2);
+
+pub(super) async fn post(State(ingress): State<Arc<Ingress>>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let body = match read(body).await {
+        Ok(body) => body,
+        Err(problem) => return problem.into_response(),
+    };
+    let envelope = match pubsub::open(&head.headers, &body) {
+        Ok(envelope) => envelope,
+        Err(fault) => return reject(&fault),
+    };
+    let received = Received {
+        source: envelope.source,
+        published: envelope.published,
+        now: ingress.clock.now(),
+    };
+    match notice::read(&envelope.entry, &received) {
+        Err(fault) => reject(&fault),
+        Ok(Reading::Notice(notice)) => take(&ingress, &envelope, &notice).await,
+        Ok(Reading::LiveMigration) => ignore(Ignored::LiveMigration),
+        Ok(Reading::NotMaintenance) => ignore(Ignored::NotMaintenance),
+        Ok(Reading::WakeUp) => {
+            // Nobody waits for this pass: the look is all that is wanted.
+            let _serial = ingress.wake.request(true);
+            ignore(Ignored::NotMaintenance)
+        }
+    }
+}
+
+async fn read(body: Body) -> Result<axum::body::Bytes, Problem> {
+    match tokio::time::timeout(BODY_TIMEOUT, axum::body::to_bytes(body, BODY_MAX)).await {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(error)) => {
+            let source = std::error::Error::source(&error);
+            if source.is_some_and(<dyn std::error::Error>::is::<http_body_util::LengthLimitError>) {
+                let what = format!("the body has over {BODY_MAX} bytes");
+                Err(Problem::new(
+                    StatusCode::PAYLOAD_TOO_LARGE,
+                    "too large",
+                    what,
+                ))
+            } else {
+                Err(Problem::new(
+                    StatusCode::BAD_REQUEST,
+                    "malformed",
+                    "the body broke off",
+                ))
+            }
+        }
+        Err(_) => {
+            let what = "the body took too long";
+            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout", what))
+        }
+    }
+}
+
+async fn take(ingress: &Ingress, envelope: &Envelope, notice: &Notice) -> Response {
+    let id = envelope.message_id.as_deref().unwrap_or("without an id");
+    let mut what = format!(
+        "Message {id}: maintenance of {} is {:?}, by an entry of {}.",
+        notice.vm, notice.phase, notice.at
+    );
+    for doubt in &notice.doubts {
+        what = format!("{what} Not used: {doubt}.");
+    }
+    let node = notice.vm.key();
+    let subject = Subject {
+        node: &node,
+        ..Subject::default()
+    };
+    log::event(Event::NoticeReceived, &subject, &what);
+    let taken = tokio::time::timeout(TAKE_TIMEOUT, ingress.intake.take(notice)).await;
+    let why = match taken {
+        Ok(Ok(ack)) => return acknowledge(ingress, ack).await,
+        Ok(Err(later)) => later.0,
+        Err(_) => format!("it took over {} s", TAKE_TIMEOUT.as_secs()),
+    };
+    tracing::warn!("The notice for {} has to come again: {why}", notice.vm);
+    Problem::later(why).into_response()
+}
+
+/// The effect is durable. One step for the node comes before the answer, so
+/// that its evictions get CPU on a platform that gives it to requests only.
+async fn acknowledge(ingress: &Ingress, ack: Ack) -> Response {
+    match ack.outcome {
+        Told::Ignored => return ignore_with(ack),
+        Told::Unchanged => {}
+        Told::Marked | Told::Updated | Told::Scheduled | Told::Completed => {
+            let serial = ingress.wake.request(ack.outcome != Told::Marked);
+            let pass = ingress.wake.pass_after(serial);
+            // Longer isn't waited for: the loop and the next tick go on with it.
+            drop(tokio::time::timeout(STEP_TIMEOUT, pass).await);
+        }
+    }
+    Json(ack).into_response()
+}
+
+fn ignore(reason: Ignored) -> Response {
+    ignore_with(Ack::ignored(reason))
+}
+
+fn ignore_with(ack: Ack) -> Response {
+    let reason = serde_json::to_value(ack.reason).unwrap_or_default();
+    let reason = reason.as_str().unwrap_or("unknown").to_owned();
+    let what = format!("Nothing to do: {reason}.");
+    log::event(Event::NoticeIgnored, &Subject::default(), &what);
+    Json(ack).into_response()
+}
+
+fn reject(fault: &Malformed) -> Response {
+    let what = format!("A request can't be read: {fault}.");
+    log::event(Event::NoticeRejected, &Subject::default(), &what);
+    Problem::new(StatusCode::BAD_REQUEST, "malformed", &fault.problem)
+        .at(&fault.place)
+        .into_response()
+}

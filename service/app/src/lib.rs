@@ -1,0 +1,17 @@
+//! The service: notices come in over HTTP, changes go out to Kubernetes.
+//!
+//! ```text
+//! ingress ──► intake ──► ports ◄── driver          serve: knows them all
+//!                          ▲
+//!            cluster (Kubernetes), cloud (Compute)  and the simulated world
+//! ```
+
+pub mod clock;
+pub mod cloud;
+pub mod cluster;
+pub mod config;
+pub mod driver;
+pub mod ingress;
+pub mod intake;
+pub mod serve;
+pub mod telemetry;

@@ -1,0 +1,200 @@
+//! The composition root: the only place that knows everybody, and that owns
+//! the tasks. If one of them ends, the process ends.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use drainwell_core::policy::Policies;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::clock::Clock;
+use crate::cloud::compute::Compute;
+use crate::cluster::kubeconfig;
+use crate::config::{Clusters, Config};
+use crate::driver::pass::Driver;
+use crate::driver::ports::{Cloud, Cluster};
+use crate::driver::wake;
+use crate::ingress::auth::Auth;
+use crate::ingress::{self, Ingress};
+use crate::intake::{Intake, Verify};
+
+/// Requests and the pass under way may take this long to end. Cloud Run kills
+/// a container ten seconds after SIGTERM.
+const DRAIN: Duration = Duration::from_secs(8);
+
+/// What the service is made of.
+pub struct Parts {
+    /// The clusters.
+    pub clusters: Vec<Arc<dyn Cluster>>,
+    /// Compute Engine, unless it is not to be asked.
+    pub cloud: Option<Arc<dyn Cloud>>,
+    /// The policies.
+    pub policies: Policies,
+    /// The clock.
+    pub clock: Clock,
+    /// All else.
+    pub options: Options,
+}
+
+/// Settings that are no parts.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Who checks senders.
+    pub auth: Auth,
+    /// Whether Compute must confirm.
+    pub verify: Verify,
+    /// How long a tick may work.
+    pub tick_hold: Duration,
+    /// Write nothing.
+    pub dry_run: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            auth: Auth::None,
+            verify: Verify::Required,
+            tick_hold: Duration::from_secs(170),
+            dry_run: false,
+        }
+    }
+}
+
+impl Parts {
+    /// Parts with default options.
+    #[must_use]
+    pub fn new(
+        clusters: Vec<Arc<dyn Cluster>>,
+        cloud: Option<Arc<dyn Cloud>>,
+        policies: Policies,
+        clock: Clock,
+    ) -> Self {
+        Self {
+            clusters,
+            cloud,
+            policies,
+            clock,
+            options: Options::default(),
+        }
+    }
+
+    /// The real parts, by configuration.
+    ///
+    /// # Errors
+    /// When a part can't be made of it.
+    pub async fn from_config(config: &Config) -> anyhow::Result<Self> {
+        let clusters = match config.clusters {
+            Clusters::Kubeconfig => kubeconfig::clusters(&config.contexts).await?,
+        };
+        let cloud: Option<Arc<dyn Cloud>> = match config.verify {
+            Verify::Off => None,
+            Verify::Required | Verify::Prefer => {
+                Some(Arc::new(Compute::new(&config.compute_endpoint)?))
+            }
+        };
+        let options = Options {
+            auth: config.auth,
+            verify: config.verify,
+            tick_hold: config.tick_hold,
+            dry_run: config.dry_run,
+        };
+        let policies = config.policies.clone();
+        Ok(Self {
+            clusters,
+            cloud,
+            policies,
+            clock: Clock::system(),
+            options,
+        })
+    }
+}
+
+/// Serves until `stop` returns, then lets requests and the pass under way end.
+///
+/// # Errors
+/// When a task ends before that.
+pub async fn run(
+    parts: Parts,
+    listener: TcpListener,
+    stop: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
+    let Parts {
+        clusters,
+        cloud,
+        policies,
+        clock,
+        options,
+    } = parts;
+    let driver = Driver::new(
+        clusters.clone(),
+        cloud.clone(),
+        policies.clone(),
+        clock,
+        options.dry_run,
+    );
+    let (wake, ends) = wake::channel();
+    let Options {
+        auth,
+        verify,
+        tick_hold,
+        dry_run,
+    } = options;
+    let intake = Intake::new(clusters, cloud, policies, clock, verify, dry_run);
+    let router = ingress::router(Ingress {
+        intake,
+        wake,
+        clock,
+        auth,
+        tick_hold,
+    });
+
+    let (stopping, stopped) = watch::channel(false);
+    let told = |mut stopped: watch::Receiver<bool>| async move {
+        // An error means that the sender is gone: stop as well.
+        drop(stopped.wait_for(|stop| *stop).await);
+    };
+    let address = listener
+        .local_addr()
+        .context("the listener has no address")?;
+    let mut tasks: JoinSet<anyhow::Result<()>> = JoinSet::new();
+    let end_http = told(stopped.clone());
+    tasks.spawn(async move {
+        axum::serve(listener, router)
+            .with_graceful_shutdown(end_http)
+            .await?;
+        Ok(())
+    });
+    let end_loop = told(stopped);
+    tasks.spawn(async move {
+        wake::run(&driver, ends, end_loop).await;
+        Ok(())
+    });
+    tracing::info!("listening on http://{address}");
+
+    tokio::select! {
+        biased;
+        () = stop => {}
+        ended = tasks.join_next() => {
+            match ended {
+                Some(Ok(Ok(()))) | None => bail!("a task of the service ended by itself"),
+                Some(Ok(Err(error))) => return Err(error.context("a task of the service failed")),
+                Some(Err(panic)) => bail!("a task of the service panicked: {panic}"),
+            }
+        }
+    }
+    tracing::info!("stopping");
+    stopping.send_replace(true);
+    let drained = tokio::time::timeout(DRAIN, async { while tasks.join_next().await.is_some() {} });
+    if drained.await.is_err() {
+        tracing::warn!(
+            "not everything ended within {} s, aborting",
+            DRAIN.as_secs()
+        );
+        tasks.shutdown().await;
+    }
+    Ok(())
+}

@@ -1,0 +1,49 @@
+//! `drainwell serve`.
+
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use drainwell_app::config::{LogForm, ServeArgs};
+use drainwell_app::serve::{self, Parts};
+use drainwell_app::telemetry::stackdriver;
+use tokio::net::TcpListener;
+
+use super::{Failed, signals};
+
+pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode, Failed> {
+    let json = match args.log {
+        Some(form) => form == LogForm::Json,
+        None => !std::io::stdout().is_terminal(),
+    };
+    stackdriver::start(json)?;
+    let config = args.check().map_err(Failed::Usage)?;
+    let parts = Parts::from_config(&config).await.map_err(Failed::Usage)?;
+    let listener = TcpListener::bind(config.listen)
+        .await
+        .with_context(|| format!("--listen {}: can't be listened on", config.listen))
+        .map_err(Failed::Usage)?;
+    let first = signals::stop().context("no signals")?;
+    let (told, tell) = tokio::sync::oneshot::channel();
+    let service = serve::run(parts, listener, async {
+        first.await;
+        // The receiver is dropped only when the service has ended.
+        drop(told.send(()));
+    });
+    let second = async {
+        // An error means that the service ended by itself.
+        if tell.await.is_ok()
+            && let Ok(stop) = signals::stop()
+        {
+            stop.await;
+        } else {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        ended = service => ended?,
+        // The state is on the Nodes: another instance goes on with it.
+        () = second => return Ok(ExitCode::FAILURE),
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,470 @@
+//! Every limit and preference, as a value: the YAML of the policy file.
+//!
+//! A file gives only what differs from the defaults; `clusters` overrides the
+//! same keys for the clusters that match.
+
+use jiff::SignedDuration;
+use serde::Deserialize;
+use wildmatch::WildMatch;
+
+use crate::keys;
+use crate::observed::{Kind, Pod};
+
+/// Name of the tier that takes what no other tier matches, by default.
+pub const DEFAULT_TIER: &str = "workload";
+
+/// The policy in force for one cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// Notice from the start of a maintenance to the stop of the host.
+    pub windows: PerKind,
+    /// Value of the maintenance label.
+    pub label_value: String,
+    /// Which nodes are handled.
+    pub scope: Scope,
+    /// What a notice of a later window does.
+    pub scheduled: Scheduled,
+    /// When a disruption budget stops counting.
+    pub force: Force,
+    /// And no later than this after the start.
+    pub patience: PerKind,
+    /// Kept free before the deadline for each later tier that has pods.
+    pub reserve_s: i64,
+    /// Tiers, in the order of eviction.
+    pub tiers: Vec<Tier>,
+}
+
+/// Seconds by kind of node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PerKind {
+    /// GPU nodes.
+    pub gpu: i64,
+    /// TPU nodes.
+    pub tpu: i64,
+    /// All others.
+    pub other: i64,
+}
+
+impl PerKind {
+    /// The seconds for `kind`.
+    #[must_use]
+    pub fn of(&self, kind: Kind) -> i64 {
+        match kind {
+            Kind::Gpu => self.gpu,
+            Kind::Tpu => self.tpu,
+            Kind::Other => self.other,
+        }
+    }
+}
+
+/// Which nodes are handled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// Nodes whose VM stops for maintenance.
+    Terminate,
+    /// Of these, only GPU and TPU nodes.
+    Accelerators,
+    /// Also nodes whose VM live-migrates.
+    All,
+}
+
+/// What a notice of a later window does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scheduled {
+    /// It is recorded on the Node.
+    Record,
+    /// Nothing.
+    Ignore,
+}
+
+/// When a disruption budget stops counting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Force {
+    /// At the pod's latest start, or when patience ends.
+    LatestStart,
+    /// At the deadline.
+    Deadline,
+    /// Never.
+    Never,
+}
+
+/// A group of pods evicted together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tier {
+    /// Name, for logs and the override annotation.
+    pub name: String,
+    /// Takes what no other tier matches.
+    pub default: bool,
+    /// It matches when one of these does.
+    pub matches: Vec<Match>,
+}
+
+/// All keys that are given must hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Match {
+    /// Globs, one of which the namespace fits.
+    pub namespaces: Option<Vec<String>>,
+    /// Labels that the pod has.
+    pub labels: Option<std::collections::BTreeMap<String, String>>,
+    /// Kind of the controlling owner.
+    pub owner: Option<String>,
+    /// Priority classes, one of which the pod has.
+    pub priority_classes: Option<Vec<String>>,
+}
+
+impl Match {
+    fn holds(&self, pod: &Pod) -> bool {
+        let glob = |patterns: &Vec<String>| {
+            patterns
+                .iter()
+                .any(|p| WildMatch::new(p).matches(&pod.id.namespace))
+        };
+        self.namespaces.as_ref().is_none_or(glob)
+            && self.labels.as_ref().is_none_or(|wanted| {
+                wanted
+                    .iter()
+                    .all(|(key, value)| pod.labels.get(key) == Some(value))
+            })
+            && self
+                .owner
+                .as_ref()
+                .is_none_or(|kind| pod.owner_kind.as_ref() == Some(kind))
+            && self.priority_classes.as_ref().is_none_or(|names| {
+                pod.priority_class
+                    .as_ref()
+                    .is_some_and(|name| names.contains(name))
+            })
+    }
+}
+
+impl Policy {
+    /// Index of the tier of `pod`: its annotation if it names a tier, else
+    /// the last tier that matches, else the default one.
+    #[must_use]
+    pub fn tier_of(&self, pod: &Pod) -> usize {
+        let named = pod.annotations.get(keys::TIER_ANNOTATION);
+        let by_name = named.and_then(|name| self.tiers.iter().position(|t| t.name == *name));
+        by_name
+            .or_else(|| {
+                self.tiers
+                    .iter()
+                    .rposition(|t| t.matches.iter().any(|m| m.holds(pod)))
+            })
+            .or_else(|| self.tiers.iter().position(|t| t.default))
+            .unwrap_or(0)
+    }
+
+    /// What is kept free for each later tier: at most a tenth of the window.
+    #[must_use]
+    pub fn reserve_s(&self, window_s: i64) -> i64 {
+        self.reserve_s.min(window_s / 10).max(0)
+    }
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        let kube_system: [&str; 5] = [
+            "kube-system",
+            "gke-managed-*",
+            "gke-gmp-system",
+            "gmp-system",
+            "gmp-public",
+        ];
+        let strings = |names: &[&str]| Some(names.iter().map(ToString::to_string).collect());
+        let tier = |name: &str, default, matches| Tier {
+            name: name.to_owned(),
+            default,
+            matches,
+        };
+        Self {
+            windows: PerKind {
+                gpu: 3600,
+                tpu: 300,
+                other: 60,
+            },
+            label_value: "true".to_owned(),
+            scope: Scope::Terminate,
+            scheduled: Scheduled::Record,
+            force: Force::LatestStart,
+            patience: PerKind {
+                gpu: 900,
+                tpu: 60,
+                other: 10,
+            },
+            reserve_s: 20,
+            tiers: vec![
+                tier(DEFAULT_TIER, true, vec![]),
+                tier(
+                    "daemon",
+                    false,
+                    vec![Match {
+                        owner: Some("DaemonSet".to_owned()),
+                        ..Match::default()
+                    }],
+                ),
+                tier(
+                    "system",
+                    false,
+                    vec![
+                        Match {
+                            namespaces: strings(&kube_system),
+                            ..Match::default()
+                        },
+                        Match {
+                            priority_classes: strings(&[
+                                "system-cluster-critical",
+                                "system-node-critical",
+                            ]),
+                            ..Match::default()
+                        },
+                    ],
+                ),
+            ],
+        }
+    }
+}
+
+/// The policies of all clusters.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Policies {
+    base: Policy,
+    overrides: Vec<(ClusterMatch, Keys)>,
+}
+
+/// Why a policy file can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyError {
+    /// Not YAML, or a key or value of the wrong kind; names the line.
+    #[error("{0}")]
+    Yaml(#[from] serde_saphyr::Error),
+    /// Well formed, but it makes no sense.
+    #[error("{0}")]
+    Senseless(String),
+}
+
+impl Policies {
+    /// Reads a policy file.
+    ///
+    /// # Errors
+    /// When it isn't valid YAML, has an unknown key, or values that make no sense.
+    pub fn from_yaml(text: &str) -> Result<Self, PolicyError> {
+        if text.trim().is_empty() {
+            return Ok(Self::default());
+        }
+        let file: File = serde_saphyr::from_str(text)?;
+        let base = file.keys().applied_to(&Policy::default())?;
+        let mut overrides = Vec::new();
+        for cluster in file.clusters.unwrap_or_default() {
+            let keys = cluster.keys();
+            // A bad override is an error now, not when its cluster has a maintenance.
+            keys.applied_to(&base)?;
+            overrides.push((cluster.r#match, keys));
+        }
+        Ok(Self { base, overrides })
+    }
+
+    /// The policy for one cluster: the base, then each override that matches.
+    #[must_use]
+    pub fn of(&self, cluster_name: &str) -> Policy {
+        let matching = self.overrides.iter().filter(|(m, _)| m.holds(cluster_name));
+        matching.fold(self.base.clone(), |policy, (_, keys)| {
+            keys.applied_to(&policy).unwrap_or(policy)
+        })
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClusterMatch {
+    name: String,
+}
+
+impl ClusterMatch {
+    fn holds(&self, cluster_name: &str) -> bool {
+        WildMatch::new(&self.name).matches(cluster_name)
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Keys {
+    windows: Option<PerKindFile>,
+    label_value: Option<String>,
+    scope: Option<Scope>,
+    scheduled: Option<Scheduled>,
+    force: Option<Force>,
+    patience: Option<PerKindFile>,
+    reserve: Option<SignedDuration>,
+    tiers: Option<Vec<TierFile>>,
+}
+
+// Two structs with the same keys, because serde's `flatten` would lose both
+// the refusal of unknown keys and the line they stand on.
+macro_rules! file_struct {
+    ($name:ident { $($own:ident: $type:ty),* }) => {
+        #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct $name {
+            $($own: $type,)*
+            windows: Option<PerKindFile>,
+            label_value: Option<String>,
+            scope: Option<Scope>,
+            scheduled: Option<Scheduled>,
+            force: Option<Force>,
+            patience: Option<PerKindFile>,
+            reserve: Option<SignedDuration>,
+            tiers: Option<Vec<TierFile>>,
+        }
+        impl $name {
+            fn keys(&self) -> Keys {
+                Keys {
+                    windows: self.windows,
+                    label_value: self.label_value.clone(),
+                    scope: self.scope,
+                    scheduled: self.scheduled,
+                    force: self.force,
+                    patience: self.patience,
+                    reserve: self.reserve,
+                    tiers: self.tiers.clone(),
+                }
+            }
+        }
+    };
+}
+file_struct!(File { clusters: Option<Vec<ClusterFile>> });
+file_struct!(ClusterFile {
+    r#match: ClusterMatch
+});
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PerKindFile {
+    gpu: Option<SignedDuration>,
+    tpu: Option<SignedDuration>,
+    other: Option<SignedDuration>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TierFile {
+    name: String,
+    #[serde(default)]
+    default: bool,
+    #[serde(default)]
+    r#match: Option<MatchFile>,
+}
+
+/// A list of matches holds when one does; a single one needs no list.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+enum MatchFile {
+    One(Match),
+    Any(Vec<Match>),
+}
+
+impl Keys {
+    fn applied_to(&self, base: &Policy) -> Result<Policy, PolicyError> {
+        let mut policy = base.clone();
+        if let Some(windows) = self.windows {
+            policy.windows = windows.applied_to(base.windows, "windows", 1)?;
+        }
+        if let Some(patience) = self.patience {
+            policy.patience = patience.applied_to(base.patience, "patience", 0)?;
+        }
+        if let Some(value) = &self.label_value {
+            check_label_value(value)?;
+            policy.label_value.clone_from(value);
+        }
+        policy.scope = self.scope.unwrap_or(base.scope);
+        policy.scheduled = self.scheduled.unwrap_or(base.scheduled);
+        policy.force = self.force.unwrap_or(base.force);
+        if let Some(reserve) = self.reserve {
+            policy.reserve_s = seconds(reserve, "reserve", 0)?;
+        }
+        if let Some(tiers) = &self.tiers {
+            policy.tiers = checked_tiers(tiers)?;
+        }
+        Ok(policy)
+    }
+}
+
+impl PerKindFile {
+    fn applied_to(self, base: PerKind, key: &str, least: i64) -> Result<PerKind, PolicyError> {
+        let pick = |given: Option<SignedDuration>, base: i64, kind: &str| {
+            given.map_or(Ok(base), |d| seconds(d, &format!("{key}.{kind}"), least))
+        };
+        Ok(PerKind {
+            gpu: pick(self.gpu, base.gpu, "gpu")?,
+            tpu: pick(self.tpu, base.tpu, "tpu")?,
+            other: pick(self.other, base.other, "other")?,
+        })
+    }
+}
+
+/// A day is far more than any notice; it keeps sums of times far from overflow.
+const LONGEST_S: i64 = 86_400;
+
+fn seconds(duration: SignedDuration, key: &str, least: i64) -> Result<i64, PolicyError> {
+    let s = duration.as_secs();
+    if (least..=LONGEST_S).contains(&s) {
+        Ok(s)
+    } else {
+        Err(PolicyError::Senseless(format!(
+            "{key}: {duration} is not between {least}s and 24h"
+        )))
+    }
+}
+
+/// Label values: at most 63 characters, `[A-Za-z0-9._-]`, ends alphanumeric.
+fn check_label_value(value: &str) -> Result<(), PolicyError> {
+    let inner = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    let valid = (1..=63).contains(&value.len())
+        && value.chars().all(inner)
+        && ends(value.chars().next())
+        && ends(value.chars().last());
+    if valid {
+        Ok(())
+    } else {
+        Err(PolicyError::Senseless(format!(
+            "label_value: {value:?} is no valid label value"
+        )))
+    }
+}
+
+fn checked_tiers(files: &[TierFile]) -> Result<Vec<Tier>, PolicyError> {
+    let senseless = |why: String| Err(PolicyError::Senseless(format!("tiers: {why}")));
+    let defaults = files.iter().filter(|t| t.default).count();
+    if defaults != 1 {
+        return senseless(format!("{defaults} tiers have `default: true`, one must"));
+    }
+    let mut tiers: Vec<Tier> = Vec::new();
+    for file in files {
+        if tiers.iter().any(|t| t.name == file.name) {
+            return senseless(format!("the name {:?} is there twice", file.name));
+        }
+        let matches = match &file.r#match {
+            None => vec![],
+            Some(MatchFile::One(one)) => vec![one.clone()],
+            Some(MatchFile::Any(list)) => list.clone(),
+        };
+        if matches.is_empty() && !file.default {
+            return senseless(format!("{:?} has neither `match` nor `default`", file.name));
+        }
+        if matches.contains(&Match::default()) {
+            return senseless(format!(
+                "{:?} has an empty `match`, which would take all",
+                file.name
+            ));
+        }
+        tiers.push(Tier {
+            name: file.name.clone(),
+            default: file.default,
+            matches,
+        });
+    }
+    Ok(tiers)
+}

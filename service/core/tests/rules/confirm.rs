@@ -1,0 +1,185 @@
+//! Which notices Compute and the Node bear out.
+
+use drainwell_core::confirm::{Ignored, Verdict, by_compute, by_node};
+use drainwell_core::keys;
+use drainwell_core::notice::{Notice, Phase};
+use drainwell_core::observed::{Instance, Maintenance, Node};
+use drainwell_core::policy::{Policy, Scheduled, Scope};
+
+use super::worlds::{at, node, notice, t0, vm};
+
+fn with(maintenance: Option<Maintenance>) -> Instance {
+    Instance {
+        maintenance,
+        ..vm()
+    }
+}
+
+fn pending(start: i64, end: Option<i64>) -> Option<Maintenance> {
+    let (start, end) = (Some(at(start)), end.map(at));
+    Some(Maintenance {
+        ongoing: false,
+        start,
+        end,
+        reasons: vec![],
+    })
+}
+
+fn check(notice: &Notice, vm: &Instance, now: i64, expected: &Verdict) {
+    let verdict = by_compute(notice, vm, &Policy::default(), at(now));
+    match (&verdict, expected) {
+        (Verdict::TooEarly(_), Verdict::TooEarly(_)) => {}
+        _ => assert_eq!(verdict, *expected),
+    }
+}
+
+fn ignored(reason: Ignored) -> Verdict {
+    Verdict::Ignored(reason)
+}
+
+fn early() -> Verdict {
+    Verdict::TooEarly(String::new())
+}
+
+#[test]
+fn a_maintenance_is_confirmed_when_compute_shows_it() {
+    let begun = notice(Phase::Ongoing, t0());
+    check(&begun, &vm(), 1, &Verdict::Confirmed);
+    check(
+        &begun,
+        &with(pending(0, Some(3600))),
+        1,
+        &Verdict::Confirmed,
+    );
+    check(
+        &begun,
+        &with(pending(-600, Some(600))),
+        1,
+        &Verdict::Confirmed,
+    );
+    // Another window, a week away, is another maintenance.
+    check(&begun, &with(pending(604_800, None)), 1, &early());
+    check(
+        &begun,
+        &with(pending(604_800, None)),
+        120,
+        &ignored(Ignored::NotConfirmed),
+    );
+}
+
+#[test]
+fn a_maintenance_that_compute_does_not_show_gets_two_minutes() {
+    for phase in [Phase::Scheduled, Phase::Ongoing] {
+        check(&notice(phase, t0()), &with(None), 119, &early());
+        check(
+            &notice(phase, t0()),
+            &with(None),
+            120,
+            &ignored(Ignored::NotConfirmed),
+        );
+    }
+}
+
+#[test]
+fn a_completion_is_believed_unless_compute_shows_it_ongoing() {
+    let done = notice(Phase::Completed, t0());
+    check(&done, &with(None), 1, &Verdict::Confirmed);
+    check(&done, &with(pending(604_800, None)), 1, &Verdict::Confirmed);
+    check(&done, &vm(), 1, &ignored(Ignored::NotConfirmed));
+}
+
+#[test]
+fn another_vm_and_a_migrating_one_are_ignored() {
+    let begun = notice(Phase::Ongoing, t0());
+    check(
+        &begun,
+        &Instance { id: 42, ..vm() },
+        1,
+        &ignored(Ignored::InstanceReplaced),
+    );
+    let migrates = Instance {
+        terminates: false,
+        ..vm()
+    };
+    check(&begun, &migrates, 1, &ignored(Ignored::LiveMigration));
+    let all = Policy {
+        scope: Scope::All,
+        ..Policy::default()
+    };
+    assert_eq!(
+        by_compute(&begun, &migrates, &all, at(1)),
+        Verdict::Confirmed
+    );
+}
+
+#[test]
+fn a_stop_is_stale_when_vm_or_node_came_up_after_it() {
+    let stop = Notice {
+        stopping: true,
+        ..notice(Phase::Ongoing, t0())
+    };
+    check(&stop, &with(None), 1, &Verdict::Confirmed);
+    let restarted = Instance {
+        last_start: Some(at(60)),
+        ..with(None)
+    };
+    check(&stop, &restarted, 100, &ignored(Ignored::Stale));
+    let down = Instance {
+        running: false,
+        ..restarted
+    };
+    check(&stop, &down, 100, &Verdict::Confirmed);
+    let back = Node {
+        ready_since: Some(at(60)),
+        ..node()
+    };
+    let policy = Policy::default();
+    assert_eq!(
+        by_node(&stop, &back, &policy, at(100)),
+        ignored(Ignored::Stale)
+    );
+    assert_eq!(
+        by_node(&stop, &node(), &policy, at(100)),
+        Verdict::Confirmed
+    );
+    // Only a stop is outdated by it: an ongoing window lasts while the VM runs.
+    let begun = notice(Phase::Ongoing, t0());
+    assert_eq!(by_node(&begun, &back, &policy, at(100)), Verdict::Confirmed);
+}
+
+#[test]
+fn the_node_and_policy_have_a_say() {
+    let begun = notice(Phase::Ongoing, t0());
+    let policy = Policy::default();
+    let is = |node: &Node, policy: &Policy, now: i64| by_node(&begun, node, policy, at(now));
+    assert_eq!(is(&node(), &policy, 7200), Verdict::Confirmed);
+    assert_eq!(is(&node(), &policy, 7201), ignored(Ignored::Stale));
+    let mut other = node();
+    other
+        .annotations
+        .insert(keys::INSTANCE_ID_ANNOTATION.to_owned(), "42".to_owned());
+    assert_eq!(is(&other, &policy, 1), ignored(Ignored::InstanceReplaced));
+    let mut skipped = node();
+    skipped
+        .annotations
+        .insert(keys::SKIP_ANNOTATION.to_owned(), "true".to_owned());
+    assert_eq!(is(&skipped, &policy, 1), ignored(Ignored::Skipped));
+    let accelerators = Policy {
+        scope: Scope::Accelerators,
+        ..Policy::default()
+    };
+    let plain = Node {
+        labels: [].into(),
+        capacity: vec![],
+        ..node()
+    };
+    assert_eq!(is(&plain, &accelerators, 1), ignored(Ignored::OutOfScope));
+    assert_eq!(is(&node(), &accelerators, 1), Verdict::Confirmed);
+    let no_records = Policy {
+        scheduled: Scheduled::Ignore,
+        ..Policy::default()
+    };
+    let ahead = notice(Phase::Scheduled, t0());
+    let verdict = by_node(&ahead, &node(), &no_records, at(1));
+    assert_eq!(verdict, ignored(Ignored::OutOfScope));
+}

@@ -47,7 +47,7 @@ pub struct ServeArgs {
     #[arg(long, env = "DRAINWELL_VERIFY", value_enum, default_value = "required")]
     verify: Verify,
 
-    /// File with the policy; DRAINWELL_POLICY may hold the YAML itself
+    /// File with the policy; `DRAINWELL_POLICY` may hold the YAML itself
     #[arg(long, env = "DRAINWELL_POLICY_FILE")]
     policy_file: Option<PathBuf>,
 

@@ -122,59 +122,12 @@ pub async fn run(
     listener: TcpListener,
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
-    let Parts {
-        clusters,
-        cloud,
-        policies,
-        clock,
-        options,
-    } = parts;
-    let driver = Driver::new(
-        clusters.clone(),
-        cloud.clone(),
-        policies.clone(),
-        clock,
-        options.dry_run,
-    );
-    let (wake, ends) = wake::channel();
-    let Options {
-        auth,
-        verify,
-        tick_hold,
-        dry_run,
-    } = options;
-    let intake = Intake::new(clusters, cloud, policies, clock, verify, dry_run);
-    let router = ingress::router(Ingress {
-        intake,
-        wake,
-        clock,
-        auth,
-        tick_hold,
-    });
-
-    let (stopping, stopped) = watch::channel(false);
-    let told = |mut stopped: watch::Receiver<bool>| async move {
-        // An error means that the sender is gone: stop as well.
-        drop(stopped.wait_for(|stop| *stop).await);
-    };
     let address = listener
         .local_addr()
         .context("the listener has no address")?;
-    let mut tasks: JoinSet<anyhow::Result<()>> = JoinSet::new();
-    let end_http = told(stopped.clone());
-    tasks.spawn(async move {
-        axum::serve(listener, router)
-            .with_graceful_shutdown(end_http)
-            .await?;
-        Ok(())
-    });
-    let end_loop = told(stopped);
-    tasks.spawn(async move {
-        wake::run(&driver, ends, end_loop).await;
-        Ok(())
-    });
+    let (stopping, stopped) = watch::channel(false);
+    let mut tasks = start(parts, listener, &stopped);
     tracing::info!("listening on http://{address}");
-
     tokio::select! {
         biased;
         () = stop => {}
@@ -197,4 +150,58 @@ pub async fn run(
         tasks.shutdown().await;
     }
     Ok(())
+}
+
+/// Puts the parts together and starts the two tasks: HTTP, and the loop.
+fn start(
+    parts: Parts,
+    listener: TcpListener,
+    stopped: &watch::Receiver<bool>,
+) -> JoinSet<anyhow::Result<()>> {
+    let Parts {
+        clusters,
+        cloud,
+        policies,
+        clock,
+        options,
+    } = parts;
+    let Options {
+        auth,
+        verify,
+        tick_hold,
+        dry_run,
+    } = options;
+    let driver = Driver::new(
+        clusters.clone(),
+        cloud.clone(),
+        policies.clone(),
+        clock,
+        dry_run,
+    );
+    let (wake, ends) = wake::channel();
+    let intake = Intake::new(clusters, cloud, policies, clock, verify, dry_run);
+    let router = ingress::router(Ingress {
+        intake,
+        wake,
+        clock,
+        auth,
+        tick_hold,
+    });
+    let told = |mut stopped: watch::Receiver<bool>| async move {
+        // An error means that the sender is gone: stop as well.
+        drop(stopped.wait_for(|stop| *stop).await);
+    };
+    let (end_http, end_loop) = (told(stopped.clone()), told(stopped.clone()));
+    let mut tasks: JoinSet<anyhow::Result<()>> = JoinSet::new();
+    tasks.spawn(async move {
+        axum::serve(listener, router)
+            .with_graceful_shutdown(end_http)
+            .await?;
+        Ok(())
+    });
+    tasks.spawn(async move {
+        wake::run(&driver, ends, end_loop).await;
+        Ok(())
+    });
+    tasks
 }

@@ -14,7 +14,7 @@ use crate::observed::{Kind, Pod};
 pub const DEFAULT_TIER: &str = "workload";
 
 /// The policy in force for one cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Policy {
     /// Notice from the start of a maintenance to the stop of the host.
     pub windows: PerKind,
@@ -35,7 +35,7 @@ pub struct Policy {
 }
 
 /// Seconds by kind of node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PerKind {
     /// GPU nodes.
     pub gpu: i64,
@@ -58,7 +58,7 @@ impl PerKind {
 }
 
 /// Which nodes are handled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
     /// Nodes whose VM stops for maintenance.
@@ -70,7 +70,7 @@ pub enum Scope {
 }
 
 /// What a notice of a later window does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scheduled {
     /// It is recorded on the Node.
@@ -80,7 +80,7 @@ pub enum Scheduled {
 }
 
 /// When a disruption budget stops counting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Force {
     /// At the pod's latest start, or when patience ends.
@@ -92,7 +92,7 @@ pub enum Force {
 }
 
 /// A group of pods evicted together.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Tier {
     /// Name, for logs and the override annotation.
     pub name: String,
@@ -103,11 +103,11 @@ pub struct Tier {
 }
 
 /// All keys that are given must hold.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Match {
     /// Globs, one of which the namespace fits.
-    pub namespaces: Option<Vec<String>>,
+    pub namespaces: Option<Vec<Glob>>,
     /// Labels that the pod has.
     pub labels: Option<std::collections::BTreeMap<String, String>>,
     /// Kind of the controlling owner.
@@ -116,14 +116,21 @@ pub struct Match {
     pub priority_classes: Option<Vec<String>>,
 }
 
+/// A pattern with `*` and `?`.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(from = "String")]
+pub struct Glob(WildMatch);
+
+impl From<String> for Glob {
+    fn from(pattern: String) -> Self {
+        Self(WildMatch::new(&pattern))
+    }
+}
+
 impl Match {
     fn holds(&self, pod: &Pod) -> bool {
-        let glob = |patterns: &Vec<String>| {
-            patterns
-                .iter()
-                .any(|p| WildMatch::new(p).matches(&pod.id.namespace))
-        };
-        self.namespaces.as_ref().is_none_or(glob)
+        let fits = |globs: &Vec<Glob>| globs.iter().any(|g| g.0.matches(&pod.id.namespace));
+        self.namespaces.as_ref().is_none_or(fits)
             && self.labels.as_ref().is_none_or(|wanted| {
                 wanted
                     .iter()
@@ -167,14 +174,15 @@ impl Policy {
 
 impl Default for Policy {
     fn default() -> Self {
-        let kube_system: [&str; 5] = [
+        let platform = [
             "kube-system",
             "gke-managed-*",
             "gke-gmp-system",
             "gmp-system",
             "gmp-public",
         ];
-        let strings = |names: &[&str]| Some(names.iter().map(ToString::to_string).collect());
+        let critical = ["system-cluster-critical", "system-node-critical"];
+        let globs = platform.map(|pattern| Glob::from(pattern.to_owned()));
         let tier = |name: &str, default, matches| Tier {
             name: name.to_owned(),
             default,
@@ -211,14 +219,11 @@ impl Default for Policy {
                     false,
                     vec![
                         Match {
-                            namespaces: strings(&kube_system),
+                            namespaces: Some(globs.into()),
                             ..Match::default()
                         },
                         Match {
-                            priority_classes: strings(&[
-                                "system-cluster-critical",
-                                "system-node-critical",
-                            ]),
+                            priority_classes: Some(critical.map(str::to_owned).into()),
                             ..Match::default()
                         },
                     ],
@@ -229,7 +234,7 @@ impl Default for Policy {
 }
 
 /// The policies of all clusters.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Policies {
     base: Policy,
     overrides: Vec<(ClusterMatch, Keys)>,
@@ -277,19 +282,19 @@ impl Policies {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ClusterMatch {
-    name: String,
+    name: Glob,
 }
 
 impl ClusterMatch {
     fn holds(&self, cluster_name: &str) -> bool {
-        WildMatch::new(&self.name).matches(cluster_name)
+        self.name.0.matches(cluster_name)
     }
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 struct Keys {
     windows: Option<PerKindFile>,
     label_value: Option<String>,
@@ -305,7 +310,7 @@ struct Keys {
 // the refusal of unknown keys and the line they stand on.
 macro_rules! file_struct {
     ($name:ident { $($own:ident: $type:ty),* }) => {
-        #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+        #[derive(Debug, Clone, PartialEq, Deserialize)]
         #[serde(deny_unknown_fields)]
         struct $name {
             $($own: $type,)*
@@ -339,7 +344,7 @@ file_struct!(ClusterFile {
     r#match: ClusterMatch
 });
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PerKindFile {
     gpu: Option<SignedDuration>,
@@ -347,7 +352,7 @@ struct PerKindFile {
     other: Option<SignedDuration>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TierFile {
     name: String,
@@ -358,7 +363,7 @@ struct TierFile {
 }
 
 /// A list of matches holds when one does; a single one needs no list.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(untagged)]
 enum MatchFile {
     One(Match),

@@ -7,7 +7,7 @@ use drainwell_core::action::{Action, Change, Departure, Outcome};
 use drainwell_core::intent::Intent;
 use drainwell_core::notice::Phase;
 use drainwell_core::observed::{Observed, PodRef};
-use drainwell_core::plan::{Plan, PodState, TierState, TierView};
+use drainwell_core::plan::{Plan, PodState, PodView, TierState, TierView};
 use drainwell_core::time::{seconds_between, shift};
 use futures::stream::{self, StreamExt as _};
 use jiff::Timestamp;
@@ -179,7 +179,9 @@ impl Step<'_> {
                 && tier.state == TierState::Draining
                 && memory.first_mention(format!("tier {}", tier.name))
             {
-                let what = format!("Tier {} starts: {} pods.", tier.name, tier.pods.len());
+                let left = |p: &&PodView| !matches!(p.state, PodState::Gone | PodState::Skipped);
+                let count = tier.pods.iter().filter(left).count();
+                let what = format!("Tier {} starts, pods to stop: {count}.", tier.name);
                 log::event(Event::TierStarted, &self.subject(), &what);
             }
         }

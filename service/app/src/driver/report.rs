@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use drainwell_core::action::Outcome;
 use drainwell_core::intent::Intent;
 use drainwell_core::notice::{Phase, Source};
 use drainwell_core::observed::Kind;
@@ -157,22 +158,32 @@ impl MaintenanceView {
     }
 }
 
+/// A pod that is there, as it is after what this pass has tried on it.
 fn there(pod: &PodView, memory: &NodeMemory) -> PodReport {
     let told = memory.told.get(&pod.id.uid);
-    let state = match pod.state {
-        PodState::Waiting => "waiting",
-        PodState::Evicted if told.is_some_and(|(_, forced)| *forced) => "forced",
-        PodState::Evicted => "evicted",
-        PodState::Blocked => "blocked",
-        PodState::Gone => "gone",
-        PodState::Skipped => "skipped",
+    let tried = memory
+        .attempts
+        .get(&pod.id.uid)
+        .map(|attempt| &attempt.outcome);
+    let stopping = |forced: bool| if forced { "forced" } else { "evicted" };
+    let (state, reason) = match (pod.state, told, tried) {
+        (PodState::Gone, _, _) => ("gone", pod.reason.clone()),
+        (PodState::Skipped, _, _) => ("skipped", pod.reason.clone()),
+        (PodState::Evicted, told, _) => (
+            stopping(told.is_some_and(|(_, forced)| *forced)),
+            String::new(),
+        ),
+        (_, Some((_, forced)), Some(Outcome::Done)) => (stopping(*forced), String::new()),
+        (_, _, Some(Outcome::Blocked { why })) => ("blocked", why.clone()),
+        (PodState::Blocked, _, _) => ("blocked", pod.reason.clone()),
+        (PodState::Waiting, _, _) => ("waiting", pod.reason.clone()),
     };
     PodReport {
         namespace: pod.id.namespace.clone(),
         name: pod.id.name.clone(),
         uid: pod.id.uid.clone(),
         state,
-        reason: pod.reason.clone(),
+        reason,
         grace_s: Some(pod.grace_s),
         latest_start: Some(pod.latest_start),
         evicted_at: told.map(|(at, _)| *at),

@@ -98,7 +98,7 @@ async fn take(ingress: &Ingress, envelope: &Envelope, notice: &Notice) -> Respon
     log::event(Event::NoticeReceived, &subject, &what);
     let taken = tokio::time::timeout(TAKE_TIMEOUT, ingress.intake.take(notice)).await;
     let why = match taken {
-        Ok(Ok(ack)) => return acknowledge(ingress, ack).await,
+        Ok(Ok(ack)) => return acknowledge(ingress, &node, ack).await,
         Ok(Err(later)) => later.0,
         Err(_) => format!("it took over {} s", TAKE_TIMEOUT.as_secs()),
     };
@@ -108,9 +108,9 @@ async fn take(ingress: &Ingress, envelope: &Envelope, notice: &Notice) -> Respon
 
 /// The effect is durable. One step for the node comes before the answer, so
 /// that its evictions get CPU on a platform that gives it to requests only.
-async fn acknowledge(ingress: &Ingress, ack: Ack) -> Response {
+async fn acknowledge(ingress: &Ingress, node: &str, ack: Ack) -> Response {
     match ack.outcome {
-        Told::Ignored => return ignore_with(ack),
+        Told::Ignored => return ignore_with(ack, node),
         Told::Unchanged => {}
         Told::Marked | Told::Updated | Told::Scheduled | Told::Completed => {
             let serial = ingress.wake.request(ack.outcome != Told::Marked);
@@ -123,14 +123,21 @@ async fn acknowledge(ingress: &Ingress, ack: Ack) -> Response {
 }
 
 fn ignore(reason: Ignored) -> Response {
-    ignore_with(Ack::ignored(reason))
+    ignore_with(Ack::ignored(reason), "")
 }
 
-fn ignore_with(ack: Ack) -> Response {
+fn ignore_with(ack: Ack, node: &str) -> Response {
     let reason = serde_json::to_value(ack.reason).unwrap_or_default();
     let reason = reason.as_str().unwrap_or("unknown").to_owned();
     let what = format!("Nothing to do: {reason}.");
-    log::event(Event::NoticeIgnored, &Subject::default(), &what);
+    log::event(
+        Event::NoticeIgnored,
+        &Subject {
+            node,
+            ..Subject::default()
+        },
+        &what,
+    );
     Json(ack).into_response()
 }
 

@@ -13,10 +13,15 @@ use tokio::time::Instant;
 use super::Ingress;
 use super::problem::Problem;
 
+/// The first pass is waited for even when the hold is short: one under way
+/// (an eviction may take 15 s) and one after it.
+const FIRST_PASS: Duration = Duration::from_secs(30);
+
 pub(super) async fn post(State(ingress): State<Arc<Ingress>>) -> Response {
     let until = Instant::now() + ingress.tick_hold;
     let serial = ingress.wake.request(false);
-    let Ok(first) = tokio::time::timeout_at(until, ingress.wake.pass_after(serial)).await else {
+    let first = ingress.wake.pass_after(serial);
+    let Ok(first) = tokio::time::timeout_at(until + FIRST_PASS, first).await else {
         return Problem::later("a pass is still under way").into_response();
     };
     let Some(mut report) = first else {

@@ -44,9 +44,12 @@ pub(crate) async fn run(args: DemoArgs) -> Result<ExitCode, Failed> {
         speed,
         seed,
     };
-    match demo::run(options, stop).await? {
-        demo::Ended::Clean => Ok(ExitCode::SUCCESS),
-        demo::Ended::NotClean => Ok(ExitCode::FAILURE),
-        demo::Ended::Stopped => Ok(ExitCode::from(INTERRUPTED)),
-    }
+    let result = demo::run(options, stop).await?;
+    Ok(if result.stopped {
+        ExitCode::from(INTERRUPTED)
+    } else if result.succeeded() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }

@@ -27,8 +27,8 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode, Failed> {
     let (told, tell) = tokio::sync::oneshot::channel();
     let service = serve::run(parts, listener, async {
         first.await;
-        // The receiver is dropped only when the service has ended.
-        drop(told.send(()));
+        // It fails only when the service has ended, and nobody listens any more.
+        told.send(()).unwrap_or_default();
     });
     let second = async {
         // An error means that the service ended by itself.

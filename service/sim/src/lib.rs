@@ -1,0 +1,20 @@
+//! A simulated cloud and cluster behind the service's own ports, and the demo
+//! that plays a maintenance in it.
+//!
+//! ```text
+//! World ──Cluster, Cloud──► the real service ◄──HTTP── simulated Pub/Sub and Scheduler
+//!   └────► Journal ──► what the demo prints, and what a test checks
+//! ```
+//!
+//! The world knows nothing of the service: it is told to stop pods and to
+//! rewrite Nodes, and answers as an API server, kubelets and controllers do.
+//! It has one source of time, the clock that it is given, and one of chance,
+//! its seed.
+
+pub mod demo;
+pub mod journal;
+mod seed;
+pub mod spec;
+pub mod world;
+
+pub use world::World;

@@ -1,0 +1,108 @@
+//! The world as the service's port to a Kubernetes cluster.
+
+use async_trait::async_trait;
+use drainwell_app::driver::ports::{CallError, Changed, Cluster, ClusterId, PodList, Watching};
+use drainwell_core::action::Outcome;
+use drainwell_core::edit::NodeEdit;
+use drainwell_core::keys;
+use drainwell_core::observed::{Node, PodRef};
+use jiff::Timestamp;
+
+use super::World;
+use super::state::State;
+use crate::journal::Way;
+
+#[async_trait]
+impl Cluster for World {
+    fn id(&self) -> &ClusterId {
+        &self.0.id
+    }
+
+    async fn node(&self, name: &str) -> Result<Option<Node>, CallError> {
+        self.wait_for_call().await;
+        Ok(self.find_node(name))
+    }
+
+    async fn managed_nodes(&self) -> Result<Vec<Node>, CallError> {
+        self.wait_for_call().await;
+        let managed = |node: &&Node| {
+            node.labels
+                .get(keys::MANAGED_LABEL)
+                .is_some_and(|value| value == "true")
+        };
+        Ok(self.look(|state| {
+            state
+                .nodes
+                .values()
+                .map(|n| &n.node)
+                .filter(managed)
+                .cloned()
+                .collect()
+        }))
+    }
+
+    async fn pods(&self, node: &str) -> Result<PodList, CallError> {
+        self.wait_for_call().await;
+        Ok(self.look(|state| PodList {
+            pods: state.pods_on(node).map(|p| p.pod.clone()).collect(),
+            version: state.revision.to_string(),
+        }))
+    }
+
+    async fn edit_node(&self, edit: &NodeEdit) -> Result<Node, CallError> {
+        self.wait_for_call().await;
+        self.change(|state| state.edit(edit))
+    }
+
+    async fn evict(&self, pod: &PodRef, grace_s: Option<u32>) -> Outcome {
+        self.wait_for_call().await;
+        self.change(|state| state.evict(pod, grace_s))
+    }
+
+    async fn force(&self, pod: &PodRef, grace_s: Option<u32>, _now: Timestamp) -> Outcome {
+        // Two calls: the status patch, then the DELETE.
+        self.wait_for_call().await;
+        self.wait_for_call().await;
+        self.change(|state| delete(state, pod, grace_s, Way::Forced))
+    }
+
+    async fn shorten(&self, pod: &PodRef, grace_s: u32) -> Outcome {
+        self.wait_for_call().await;
+        self.change(|state| delete(state, pod, Some(grace_s), Way::Shortened))
+    }
+
+    async fn changed(&self, watching: &Watching) -> Changed {
+        let mut since = None;
+        self.until(|state| {
+            let since = *since.get_or_insert(state.revision);
+            let pods = watching.nodes.iter().any(|(node, version)| {
+                // A version that can't be read is a watch that is lost.
+                let Ok(listed_at) = version.parse::<u64>() else {
+                    return true;
+                };
+                state
+                    .nodes
+                    .get(node)
+                    .is_none_or(|n| n.pods_changed > listed_at)
+            });
+            if pods {
+                return Some(Changed::Pods);
+            }
+            let freed = watching
+                .budgets
+                .iter()
+                .find(|ns| state.budgets_freed(ns) > since);
+            freed.map(|namespace| Changed::Budget(namespace.clone()))
+        })
+        .await
+    }
+}
+
+fn delete(state: &mut State, pod: &PodRef, grace_s: Option<u32>, way: Way) -> Outcome {
+    let Some(found) = state.pod_mut(pod) else {
+        return Outcome::Done;
+    };
+    let grace_s = grace_s.unwrap_or(found.pod.grace_s);
+    state.tell(pod, grace_s, way);
+    Outcome::Done
+}

@@ -1,0 +1,255 @@
+//! What goes wrong around the service: nothing is lost, nothing done twice.
+
+use anyhow::ensure;
+use axum::http::Method;
+use drainwell_tests::compute::Maintenance;
+use drainwell_tests::fixture::{Amount, BudgetSpec, PodSpec, completed};
+use drainwell_tests::proxy::{Fault, On};
+use drainwell_tests::wait::{eventually, millis, secs};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+
+use super::{Scene, UNHURRIED, marked, outcome, uids, unmarked};
+
+/// Two workload pods, one of which takes its time, and a system pod.
+async fn pods(scene: &Scene) -> [Pod; 3] {
+    let on = |name: &str| PodSpec::new(name).node(&scene.node.name).grace_s(60);
+    let cluster = &scene.cluster;
+    let quick = cluster.add_pod(&on("quick")).await.unwrap();
+    let slow = cluster
+        .add_pod(&on("slow").shutdown_ms(3000))
+        .await
+        .unwrap();
+    let system = cluster
+        .add_pod(&on("dns").namespace("kube-system"))
+        .await
+        .unwrap();
+    [quick, slow, system]
+}
+
+/// All went, in order, each told once, and the rest of the story is right.
+async fn went_right(scene: &Scene, [quick, slow, system]: &[Pod; 3]) {
+    for pod in [quick, slow, system] {
+        scene.is_gone(pod, 60).await;
+        let departure = scene
+            .cluster
+            .kubelet
+            .departure(&pod.uid().unwrap())
+            .unwrap();
+        assert_eq!(departure.grace_s, 60);
+    }
+    let journal = &scene.cluster.journal;
+    journal.catch_up().await;
+    journal
+        .ensure_order(&uids(&[quick, slow]), &uids(&[system]))
+        .unwrap();
+    let done = scene.cluster.audit.calls().into_iter();
+    let done = done
+        .filter(|c| c.subresource == "eviction" && c.code == 201)
+        .count();
+    assert_eq!(done, 3, "each pod is evicted once");
+    eventually(secs(30), "the drain is recorded as complete", async || {
+        ensure!(scene.intent().await["drained_at"].is_string());
+        Ok(())
+    })
+    .await;
+    assert!(marked(&scene.node().await));
+}
+
+#[tokio::test]
+async fn killed_in_mid_drain_it_goes_on_from_the_node_alone() {
+    let mut scene = Scene::new(UNHURRIED).await;
+    let pods = pods(&scene).await;
+    scene.begin().await;
+    scene.is_gone(&pods[0], 20).await;
+    scene.service.kill9().await.unwrap();
+    assert!(marked(&scene.node().await));
+    scene.service.restart().await.unwrap();
+    went_right(&scene, &pods).await;
+    scene
+        .cluster
+        .compute
+        .set_maintenance(&scene.node.name, Maintenance::None);
+    scene.service.kill9().await.unwrap();
+    scene.service.restart().await.unwrap();
+    scene
+        .push(&completed(&scene.node.vm(), Timestamp::now()))
+        .await;
+    scene.is_unmarked(20).await;
+}
+
+#[tokio::test]
+async fn asked_to_stop_it_ends_cleanly_and_soon() {
+    let mut scene = Scene::new(UNHURRIED).await;
+    let pods = pods(&scene).await;
+    scene.begin().await;
+    assert_eq!(scene.service.terminate().await.unwrap(), 0);
+    scene.service.restart().await.unwrap();
+    went_right(&scene, &pods).await;
+}
+
+#[tokio::test]
+async fn evictions_answered_with_errors_are_tried_again() {
+    let scene = Scene::new(UNHURRIED).await;
+    let pods = pods(&scene).await;
+    let evictions = On::new(Method::POST, "/eviction");
+    scene
+        .cluster
+        .proxy
+        .fail_times(3, evictions.clone(), Fault::status(500));
+    scene
+        .cluster
+        .proxy
+        .fail_times(2, evictions, Fault::throttled(Some(1)));
+    scene.begin().await;
+    went_right(&scene, &pods).await;
+    assert!(
+        scene.service.log_of("eviction_blocked").is_empty(),
+        "no budget was in the way"
+    );
+}
+
+#[tokio::test]
+async fn an_eviction_whose_answer_is_lost_is_not_repeated_blindly() {
+    let scene = Scene::new(UNHURRIED).await;
+    let pods = pods(&scene).await;
+    let evictions = On::new(Method::POST, "/eviction");
+    scene
+        .cluster
+        .proxy
+        .fail_times(1, evictions, Fault::AnswerLost);
+    scene.begin().await;
+    went_right(&scene, &pods).await;
+}
+
+#[tokio::test]
+async fn refusals_that_name_a_budget_are_blocks_whatever_their_code() {
+    for code in [429, 403] {
+        let scene = Scene::new(UNHURRIED).await;
+        let pods = pods(&scene).await;
+        let evictions = On::new(Method::POST, "/eviction");
+        scene
+            .cluster
+            .proxy
+            .fail_times(2, evictions, Fault::budget(code));
+        scene.begin().await;
+        went_right(&scene, &pods).await;
+        assert!(!scene.service.log_of("eviction_blocked").is_empty());
+        assert!(scene.service.log_of("permission_missing").is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_node_written_by_others_in_between_is_read_again_and_merged() {
+    let scene = Scene::new(UNHURRIED).await;
+    let patches = On::new(Method::PATCH, "/api/v1/nodes/");
+    for code in [409, 422] {
+        scene
+            .cluster
+            .proxy
+            .fail_times(1, patches.clone(), Fault::status(code));
+    }
+    assert_eq!(outcome(&scene.begin().await).0, "marked");
+    assert!(marked(&scene.node().await));
+}
+
+#[tokio::test]
+async fn a_node_that_cannot_be_written_is_asked_for_again() {
+    let scene = Scene::new(UNHURRIED).await;
+    let patches = On::new(Method::PATCH, "/api/v1/nodes/");
+    for fault in [
+        Fault::status(409),
+        Fault::status(500),
+        Fault::Drop,
+        Fault::Hang,
+    ] {
+        scene.cluster.proxy.fail(patches.clone(), fault);
+        assert_eq!(scene.begin().await.status, 503);
+        scene.cluster.proxy.heal();
+    }
+    assert!(unmarked(&scene.node().await));
+    assert_eq!(outcome(&scene.begin().await).0, "marked");
+}
+
+#[tokio::test]
+async fn a_mark_whose_answer_is_lost_is_found_when_the_notice_comes_again() {
+    let scene = Scene::new(UNHURRIED).await;
+    let patches = On::new(Method::PATCH, "/api/v1/nodes/");
+    scene
+        .cluster
+        .proxy
+        .fail_times(1, patches, Fault::AnswerLost);
+    assert_eq!(scene.begin().await.status, 503);
+    assert_eq!(outcome(&scene.begin().await).0, "unchanged");
+    assert!(marked(&scene.node().await));
+    assert_eq!(scene.cluster.audit.count("patch nodes"), 1);
+}
+
+#[tokio::test]
+async fn an_api_server_that_goes_away_in_mid_drain_is_waited_for() {
+    let scene = Scene::new(UNHURRIED).await;
+    let pods = pods(&scene).await;
+    scene.begin().await;
+    scene.is_gone(&pods[0], 20).await;
+    scene.cluster.proxy.go_away();
+    eventually(secs(60), "the service has noticed", async || {
+        ensure!(!scene.service.log_of("cluster_unreachable").is_empty());
+        Ok(())
+    })
+    .await;
+    let summary = scene.service.tick().await.unwrap();
+    assert!(
+        summary["clusters"].to_string().contains("unreachable"),
+        "{summary}"
+    );
+    assert_eq!(scene.begin().await.status, 503);
+    scene.cluster.proxy.heal();
+    went_right(&scene, &pods).await;
+}
+
+#[tokio::test]
+async fn an_api_server_that_hangs_holds_up_no_answer_for_long() {
+    let scene = Scene::new(UNHURRIED).await;
+    let pods = pods(&scene).await;
+    scene
+        .cluster
+        .proxy
+        .fail(On::new(Method::GET, "/api/v1/pods"), Fault::Hang);
+    let answer = tokio::time::timeout(secs(4), scene.begin()).await;
+    assert_eq!(
+        outcome(&answer.expect("the answer doesn't wait for the drain")).0,
+        "marked"
+    );
+    scene.cluster.proxy.heal();
+    went_right(&scene, &pods).await;
+}
+
+#[tokio::test]
+async fn one_blocked_or_failing_pod_delays_no_other() {
+    let scene = Scene::new(UNHURRIED).await;
+    let on = |name: &str| PodSpec::new(name).node(&scene.node.name);
+    let web = scene.cluster.add_pod(&on("web")).await.unwrap();
+    let failing = scene.cluster.add_pod(&on("failing")).await.unwrap();
+    let free = scene.cluster.add_pod(&on("free")).await.unwrap();
+    let budget = BudgetSpec::new("web", Amount::MinAvailable(1));
+    scene.cluster.add_budget(&budget, 1).await.unwrap();
+    let of_failing = On::new(Method::POST, "/pods/failing/eviction");
+    scene
+        .cluster
+        .proxy
+        .fail(of_failing, Fault::Delay(millis(8000)));
+    let start = Timestamp::now();
+    scene.begin().await;
+    scene.is_gone(&free, 20).await;
+    let left = scene
+        .cluster
+        .kubelet
+        .departure(&free.uid().unwrap())
+        .unwrap();
+    assert!(
+        left.at.duration_since(start).as_secs() < 6,
+        "it waited for another pod"
+    );
+    drop((web, failing));
+}

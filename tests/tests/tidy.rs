@@ -1,0 +1,189 @@
+//! What keeps the tree pleasant to live in, checked like everything else.
+
+#![expect(clippy::unwrap_used, reason = "a test reports what is wrong by ending")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Past this a file is split.
+const LINES_MAX: usize = 500;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .to_owned()
+}
+
+/// The files of the project, as paths from its root.
+fn files(suffix: &str) -> Vec<String> {
+    let listed = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(listed.status.success(), "the tests run in a git checkout");
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let there = listed
+        .lines()
+        .filter(|f| f.ends_with(suffix) && root().join(f).exists());
+    let files: Vec<String> = there.map(str::to_owned).collect();
+    assert!(!files.is_empty(), "no files end with {suffix}");
+    files
+}
+
+fn text(file: &str) -> String {
+    std::fs::read_to_string(root().join(file)).unwrap()
+}
+
+#[test]
+fn every_rust_file_says_what_it_is_and_is_short() {
+    for file in files(".rs") {
+        let text = text(&file);
+        assert!(
+            text.starts_with("//! "),
+            "{file} does not begin with `//! `"
+        );
+        let lines = text.lines().count();
+        assert!(
+            lines <= LINES_MAX,
+            "{file} has {lines} lines, over {LINES_MAX}"
+        );
+    }
+}
+
+#[test]
+fn no_file_has_a_name_that_says_nothing() {
+    for file in files("") {
+        let stem = Path::new(&file)
+            .file_stem()
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .to_owned();
+        let empty = ["utils", "util", "common", "helpers", "misc", "manager"];
+        assert!(!empty.contains(&stem.as_str()), "{file}");
+    }
+}
+
+#[test]
+fn the_core_depends_on_nothing_that_does_anything() {
+    let manifest = text("service/core/Cargo.toml");
+    let dependencies = manifest
+        .split("[dependencies]")
+        .nth(1)
+        .unwrap()
+        .split('[')
+        .next()
+        .unwrap();
+    let allowed = [
+        "jiff",
+        "serde",
+        "serde_json",
+        "serde-saphyr",
+        "thiserror",
+        "wildmatch",
+    ];
+    for line in dependencies.lines().filter(|l| !l.trim().is_empty()) {
+        let name = line.split(['.', ' ', '=']).next().unwrap();
+        assert!(
+            allowed.contains(&name),
+            "the core must not depend on {name}"
+        );
+    }
+}
+
+#[test]
+fn modules_know_only_those_that_they_may() {
+    // Folder or file of `service/app/src`, and what it must not name.
+    let rules: [(&str, &[&str]); 5] = [
+        (
+            "driver/",
+            &[
+                "crate::ingress",
+                "crate::intake",
+                "crate::cluster",
+                "crate::cloud",
+                "kube::",
+            ],
+        ),
+        (
+            "cluster/",
+            &["crate::ingress", "crate::intake", "crate::cloud"],
+        ),
+        (
+            "cloud/",
+            &[
+                "crate::ingress",
+                "crate::intake",
+                "crate::cluster",
+                "kube::",
+            ],
+        ),
+        (
+            "intake.rs",
+            &[
+                "crate::ingress",
+                "crate::cluster",
+                "crate::cloud",
+                "driver::pass",
+                "kube::",
+            ],
+        ),
+        (
+            "ingress/",
+            &[
+                "crate::cluster",
+                "crate::cloud",
+                "driver::pass",
+                "driver::apply",
+                "kube::",
+            ],
+        ),
+    ];
+    for file in files(".rs") {
+        let Some(inner) = file.strip_prefix("service/app/src/") else {
+            continue;
+        };
+        for (folder, forbidden) in rules.iter().filter(|(folder, _)| inner.starts_with(folder)) {
+            for name in *forbidden {
+                assert!(
+                    !text(&file).contains(name),
+                    "{file} ({folder}) names {name}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_map_names_only_what_is_there() {
+    let map = text("ARCHITECTURE.md");
+    let sources: String = files(".rs").iter().map(|file| text(file)).collect();
+    let mut named = 0;
+    for word in map.split('`').skip(1).step_by(2) {
+        if word.contains('/') && !word.contains([' ', ':', '{', '.']) || word.ends_with(".rs") {
+            assert!(
+                root().join(word).exists(),
+                "ARCHITECTURE.md names {word}, which is not there"
+            );
+            named += 1;
+        }
+        // Tests have sentences as names.
+        if word.matches('_').count() >= 4 && !word.contains([' ', '/']) {
+            let function = format!("fn {word}(");
+            assert!(
+                sources.contains(&function),
+                "ARCHITECTURE.md names the test {word}"
+            );
+            named += 1;
+        }
+    }
+    assert!(named > 20, "the map names {named} places");
+}
+
+#[test]
+fn the_service_is_granted_only_what_the_readme_tells_people_to_apply() {
+    assert!(text("README.md").contains("deploy/rbac.yaml"));
+    assert!(text("deploy/rbac.yaml").contains("kind: ClusterRole"));
+}

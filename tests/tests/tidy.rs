@@ -5,6 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use drainwell_core::policy::{Policies, Policy};
+
 /// Past this a file is split.
 const LINES_MAX: usize = 500;
 
@@ -180,6 +182,25 @@ fn the_map_names_only_what_is_there() {
         }
     }
     assert!(named > 20, "the map names {named} places");
+}
+
+#[test]
+fn the_policy_in_the_readme_is_the_default() {
+    let readme = text("README.md");
+    let yaml = readme
+        .split("```yaml")
+        .nth(1)
+        .unwrap()
+        .split("```")
+        .next()
+        .unwrap();
+    let shown = Policies::from_yaml(yaml).unwrap();
+    assert_eq!(shown.of("any"), Policy::default());
+    assert_ne!(
+        shown.of("train-eu"),
+        Policy::default(),
+        "its example override has an effect"
+    );
 }
 
 #[test]

@@ -66,6 +66,7 @@ fn a_node(bencher: divan::Bencher<'_, '_>, count: usize) {
         pods: pods(count, begun),
         look,
         attempts,
+        broken_gangs: [].into(),
     };
     let policy = Policy::default();
     let intent: Intent = *intent;

@@ -14,6 +14,8 @@ pub const INTENT_ANNOTATION: &str = "drainwell.dev/maintenance";
 pub const SKIP_ANNOTATION: &str = "drainwell.dev/skip";
 /// Annotation on a pod: the tier it belongs to.
 pub const TIER_ANNOTATION: &str = "drainwell.dev/tier";
+/// Annotation on pods of a namespace: they belong together.
+pub const GANG_ANNOTATION: &str = "drainwell.dev/gang";
 /// Annotation of the kubelet on the API's image of a static pod.
 pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 /// Annotation in which GKE keeps the VM's numeric id (FACTS: node annotator).

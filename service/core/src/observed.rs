@@ -1,6 +1,6 @@
 //! What was seen of the world, as plain values: nodes, pods, VMs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -221,4 +221,6 @@ pub struct Observed {
     /// What this process tried on the pods still there, by UID. Only paces
     /// repeats: a plan without it is the same but for tries made too early.
     pub attempts: BTreeMap<String, crate::action::Attempt>,
+    /// Gangs that have lost a member on another node of this cluster.
+    pub broken_gangs: BTreeSet<String>,
 }

@@ -1,17 +1,19 @@
 //! The plan: what to do now about one node, what is being waited for and why,
 //! and when to look again. Pure: the same input gives the same plan.
 
-use std::collections::BTreeMap;
+mod view;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use serde::Serialize;
 
+pub use self::view::{PodState, PodView, TierState, TierView};
 use crate::action::{Action, Attempt, Change, Departure, Outcome};
 use crate::edit::{self, NodeEdit};
 use crate::intent::Intent;
 use crate::lifecycle::{self, Next};
 use crate::notice::Phase;
-use crate::observed::{Observed, Pod, PodRef};
+use crate::observed::{Observed, Pod};
 use crate::pod;
 use crate::policy::{Force, Policy};
 use crate::time::{seconds_between, shift};
@@ -46,62 +48,6 @@ pub struct Plan {
     pub at_risk: Option<String>,
     /// When to look again, if nothing wakes us before.
     pub wake_at: Timestamp,
-}
-
-/// A tier, as a report shows it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct TierView {
-    /// Its name.
-    pub name: String,
-    /// Whether its turn has come, and passed.
-    pub state: TierState,
-    /// Its pods, by namespace and name.
-    pub pods: Vec<PodView>,
-}
-
-/// Where a tier stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum TierState {
-    /// Earlier tiers are not gone.
-    Waiting,
-    /// Its pods are told to stop.
-    Draining,
-    /// None is left but those that are skipped.
-    Gone,
-}
-
-/// A pod, as a report shows it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct PodView {
-    /// Which pod.
-    #[serde(flatten)]
-    pub id: PodRef,
-    /// Where it stands.
-    pub state: PodState,
-    /// Why, where that needs saying.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub reason: String,
-    /// The grace that it asks for.
-    pub grace_s: u32,
-    /// When it must be told to stop, to get all of it.
-    pub latest_start: Timestamp,
-}
-
-/// Where a pod stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum PodState {
-    /// Its turn has not come.
-    Waiting,
-    /// It has been told to stop.
-    Evicted,
-    /// A budget holds it.
-    Blocked,
-    /// It is no more, or has finished.
-    Gone,
-    /// It is left alone.
-    Skipped,
 }
 
 /// Plans for one node with an intent.
@@ -179,6 +125,8 @@ struct Drain<'a> {
     intent: &'a Intent,
     policy: &'a Policy,
     attempts: &'a BTreeMap<String, Attempt>,
+    /// Gangs that have lost a member: their step of work is lost anyway.
+    broken: BTreeSet<String>,
     now: Timestamp,
     /// By tier, in the order of eviction; within it by namespace and name.
     members: Vec<Vec<Member<'a>>>,
@@ -231,11 +179,20 @@ impl<'a> Drain<'a> {
             later += i64::from(tier.iter().any(Member::holds_tier));
         }
         let attempts = &seen.attempts;
+        let stopping = seen
+            .pods
+            .iter()
+            .filter(|p| p.deletion_at.is_some() && !pod::gone(p));
+        let broken = stopping
+            .filter_map(pod::gang)
+            .chain(seen.broken_gangs.iter().cloned());
+        let broken = broken.collect();
         let (actions, tiers, wake_at) = (vec![], vec![], vec![]);
         Self {
             intent,
             policy,
             attempts,
+            broken,
             now,
             members,
             actions,
@@ -404,9 +361,10 @@ impl<'a> Drain<'a> {
             stopping,
             ..
         } = self.intent;
+        let broken = pod::gang(member.pod).is_some_and(|gang| self.broken.contains(&gang));
         match self.policy.force {
             Force::Never => None,
-            Force::Deadline | Force::LatestStart if *stopping => Some(self.now),
+            Force::Deadline | Force::LatestStart if *stopping || broken => Some(self.now),
             Force::Deadline => Some(*deadline),
             Force::LatestStart => {
                 let patience_s = self.policy.patience.of(*kind);

@@ -70,3 +70,35 @@ pub fn tolerates(pod: &Pod) -> bool {
         key && value && effect
     })
 }
+
+/// The gang that a pod belongs to: pods that work in lockstep, so that all
+/// stop when one does. In this order:
+/// - annotation `drainwell.dev/gang`,
+/// - a `JobSet`, by `jobset.sigs.k8s.io/jobset-name`,
+/// - a group of a `LeaderWorkerSet`, by its name and `group-index`,
+/// - a pod group of Kueue or of the scheduler plugins,
+/// - an Indexed Job, by `batch.kubernetes.io/job-name` with a completion index.
+#[must_use]
+pub fn gang(pod: &Pod) -> Option<String> {
+    const LWS: &str = "leaderworkerset.sigs.k8s.io";
+    const INDEX: &str = "batch.kubernetes.io/job-completion-index";
+    let label = |key: &str| pod.labels.get(key).map(String::as_str);
+    let annotation = |key: &str| pod.annotations.get(key).map(String::as_str);
+    let of_set = || {
+        let group = label(&format!("{LWS}/group-index"))?;
+        Some(format!("lws/{}/{group}", label(&format!("{LWS}/name"))?))
+    };
+    let of_job = || {
+        label(INDEX).or_else(|| annotation(INDEX))?;
+        label("batch.kubernetes.io/job-name").map(|name| format!("job/{name}"))
+    };
+    let group = |name: &str| format!("group/{name}");
+    annotation(keys::GANG_ANNOTATION)
+        .map(|name| format!("gang/{name}"))
+        .or_else(|| label("jobset.sigs.k8s.io/jobset-name").map(|name| format!("jobset/{name}")))
+        .or_else(of_set)
+        .or_else(|| label("kueue.x-k8s.io/pod-group-name").map(group))
+        .or_else(|| label("scheduling.x-k8s.io/pod-group").map(group))
+        .or_else(of_job)
+        .map(|name| format!("{}/{name}", pod.id.namespace))
+}

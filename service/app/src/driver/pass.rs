@@ -198,6 +198,7 @@ impl Driver {
             pods,
             look,
             attempts,
+            broken_gangs: [].into(),
         };
         let plan = plan(&seen, &intent, policy, now);
         let step = Step {

@@ -330,3 +330,68 @@ fn the_plan_says_when_to_look_again() {
     let wake = plan(&seen, &intent(), &Policy::default(), at(1)).wake_at;
     assert!(wake > at(1) && wake <= at(8), "{wake}");
 }
+
+#[test]
+fn a_blocked_member_of_a_gang_is_forced_when_another_has_left() {
+    let rank = |n: u32| {
+        let mut rank = pod(&format!("rank-{n}"));
+        rank.labels.insert(
+            "jobset.sigs.k8s.io/jobset-name".to_owned(),
+            "llm".to_owned(),
+        );
+        rank
+    };
+    let (held, other) = (rank(0), pod("other"));
+    let leaving = terminating(rank(1), at(30));
+    let mut seen = world(vec![held.clone(), other.clone(), leaving], at(2));
+    seen.attempts = blocked(&[&held, &other], at(1));
+    let policy = Policy::default();
+    assert_eq!(told(&seen, &intent(), &policy, at(2)), ["force rank-0"]);
+    let never = Policy {
+        force: Force::Never,
+        ..Policy::default()
+    };
+    assert_eq!(told(&seen, &intent(), &never, at(2)), Vec::<String>::new());
+    // On another node of the slice.
+    seen.pods.truncate(2);
+    assert_eq!(told(&seen, &intent(), &policy, at(2)), Vec::<String>::new());
+    seen.broken_gangs = ["training/jobset/llm".to_owned()].into();
+    assert_eq!(told(&seen, &intent(), &policy, at(2)), ["force rank-0"]);
+}
+
+#[test]
+fn a_gang_is_told_by_annotation_set_group_or_indexed_job() {
+    let gang = |labels: &[(&str, &str)], annotations: &[(&str, &str)]| {
+        let map = |pairs: &[(&str, &str)]| {
+            pairs
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+                .collect()
+        };
+        let pod = Pod {
+            labels: map(labels),
+            annotations: map(annotations),
+            ..pod("p")
+        };
+        drainwell_core::pod::gang(&pod).unwrap_or_default()
+    };
+    let job = ("batch.kubernetes.io/job-name", "tune");
+    let index = ("batch.kubernetes.io/job-completion-index", "3");
+    assert_eq!(gang(&[job], &[]), "");
+    assert_eq!(gang(&[job, index], &[]), "training/job/tune");
+    assert_eq!(gang(&[job], &[index]), "training/job/tune");
+    assert_eq!(
+        gang(&[("kueue.x-k8s.io/pod-group-name", "g")], &[]),
+        "training/group/g"
+    );
+    let set = ("leaderworkerset.sigs.k8s.io/name", "serve");
+    assert_eq!(gang(&[set], &[]), "");
+    let group = ("leaderworkerset.sigs.k8s.io/group-index", "1");
+    assert_eq!(gang(&[set, group], &[]), "training/lws/serve/1");
+    let jobset = ("jobset.sigs.k8s.io/jobset-name", "llm");
+    assert_eq!(gang(&[job, index, jobset], &[]), "training/jobset/llm");
+    assert_eq!(
+        gang(&[jobset], &[("drainwell.dev/gang", "mine")]),
+        "training/gang/mine"
+    );
+}

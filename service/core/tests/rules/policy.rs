@@ -33,6 +33,7 @@ scheduled: record
 force: latest-start
 patience: { gpu: 15m, tpu: 60s, other: 10s }
 reserve: 20s
+gangs: slice
 tiers:
   - { name: workload, default: true }
   - { name: daemon, match: { owner: DaemonSet } }

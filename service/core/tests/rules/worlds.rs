@@ -204,6 +204,7 @@ pub(crate) fn world(pods: Vec<Pod>, now: Timestamp) -> Observed {
         pods,
         look: look(now, vm()),
         attempts: BTreeMap::new(),
+        broken_gangs: [].into(),
     }
 }
 

@@ -51,6 +51,10 @@ pub struct ServeArgs {
     #[arg(long, env = "DRAINWELL_POLICY_FILE")]
     policy_file: Option<PathBuf>,
 
+    /// The policy itself, as YAML
+    #[arg(long, env = "DRAINWELL_POLICY", hide = true, value_name = "YAML")]
+    policy: Option<String>,
+
     /// How long one POST /tick may keep working
     #[arg(
         long,
@@ -137,7 +141,7 @@ impl ServeArgs {
             contexts: self.context,
             auth: self.auth,
             verify: self.verify,
-            policies: read_policies(self.policy_file)?,
+            policies: read_policies(self.policy_file, self.policy)?,
             tick_hold: Duration::from_secs(self.tick_hold),
             dry_run: self.dry_run,
             compute_endpoint: self.compute_endpoint,
@@ -167,10 +171,8 @@ fn check_endpoint(endpoint: &str) -> anyhow::Result<()> {
     }
 }
 
-fn read_policies(file: Option<PathBuf>) -> anyhow::Result<Policies> {
-    let inline = std::env::var("DRAINWELL_POLICY")
-        .ok()
-        .filter(|text| !text.is_empty());
+fn read_policies(file: Option<PathBuf>, inline: Option<String>) -> anyhow::Result<Policies> {
+    let inline = inline.filter(|text| !text.is_empty());
     match (file, inline) {
         (Some(_), Some(_)) => {
             bail!("--policy-file and DRAINWELL_POLICY are both given: give one of them")

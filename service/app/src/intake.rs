@@ -34,10 +34,7 @@ pub enum Verify {
 /// What became of a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-#[expect(
-    missing_docs,
-    reason = "the names say it: see INTERFACE, Answers to a notice"
-)]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum Told {
     Marked,
     Updated,

@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::cloud::compute::Compute;
 use crate::cluster::kubeconfig;
 use crate::config::{Clusters, Config};
+use crate::driver::lanes::Laned;
 use crate::driver::pass::Driver;
 use crate::driver::ports::{Cloud, Cluster};
 use crate::driver::wake;
@@ -171,6 +172,12 @@ fn start(
         tick_hold,
         dry_run,
     } = options;
+    // Intake and driver share each cluster's lanes.
+    let laned = clusters
+        .into_iter()
+        .map(|c| Arc::new(Laned::new(c)) as Arc<dyn Cluster>);
+    let clusters: Vec<_> = laned.collect();
+    let (wake, ends) = wake::channel(clusters.len());
     let driver = Driver::new(
         clusters.clone(),
         cloud.clone(),
@@ -178,7 +185,6 @@ fn start(
         clock,
         dry_run,
     );
-    let (wake, ends) = wake::channel();
     let intake = Intake::new(clusters, cloud, policies, clock, verify, dry_run);
     let router = ingress::router(Ingress {
         intake,
@@ -187,20 +193,20 @@ fn start(
         auth,
         tick_hold,
     });
-    let told = |mut stopped: watch::Receiver<bool>| async move {
-        // An error means that the sender is gone: stop as well.
-        drop(stopped.wait_for(|stop| *stop).await);
-    };
-    let (end_http, end_loop) = (told(stopped.clone()), told(stopped.clone()));
+    let (mut end_http, end_loops) = (stopped.clone(), stopped.clone());
     let mut tasks: JoinSet<anyhow::Result<()>> = JoinSet::new();
     tasks.spawn(async move {
+        let end = async move {
+            // An error means that the sender is gone: stop as well.
+            drop(end_http.wait_for(|stop| *stop).await);
+        };
         axum::serve(listener, router)
-            .with_graceful_shutdown(end_http)
+            .with_graceful_shutdown(end)
             .await?;
         Ok(())
     });
     tasks.spawn(async move {
-        wake::run(&driver, ends, end_loop).await;
+        wake::run(&driver, ends, end_loops).await;
         Ok(())
     });
     tasks

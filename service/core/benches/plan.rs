@@ -66,6 +66,7 @@ fn a_node(bencher: divan::Bencher<'_, '_>, count: usize) {
         pods: pods(count, begun),
         look,
         attempts,
+        slice: None,
         broken_gangs: [].into(),
     };
     let policy = Policy::default();

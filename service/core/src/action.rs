@@ -17,6 +17,26 @@ pub enum Action {
     Shorten(Departure),
 }
 
+impl Action {
+    /// Whom it tells to stop.
+    #[must_use]
+    pub fn departure(&self) -> &Departure {
+        match self {
+            Self::Evict(departure) | Self::Force(departure) | Self::Shorten(departure) => departure,
+        }
+    }
+
+    /// What happens to the pod, in a word.
+    #[must_use]
+    pub fn verb(&self) -> &'static str {
+        match self {
+            Self::Evict(_) => "evicted",
+            Self::Force(_) => "forced",
+            Self::Shorten(_) => "cut short",
+        }
+    }
+}
+
 /// A pod that is told to stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Departure {
@@ -33,14 +53,16 @@ pub struct Departure {
 /// What happens to a node's marks and intent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// A scheduled maintenance is recorded, nothing more.
-    Scheduled,
     /// Label, taint and intent appear.
     Marked,
     /// The open intent learned something.
     Updated,
     /// Nothing is left to evict.
     Drained,
+    /// Marks that another component took away are put back.
+    Reasserted,
+    /// They were taken away once too often: they stay off.
+    Yielded,
     /// The maintenance is over, but the node isn't back yet: marks stay.
     Completed,
     /// Our marks and the intent go, with the reason.
@@ -80,6 +102,6 @@ pub struct Attempt {
     pub at: Timestamp,
     /// With what result.
     pub outcome: Outcome,
-    /// How many tries in a row were neither `Done` nor `Blocked`.
+    /// How many tries in a row ended with `Retry`.
     pub failures: u32,
 }

@@ -1,5 +1,5 @@
 //! Does Compute Engine, and do the Node's own signs, bear out a notice?
-//! Rules: DESIGN on confirmation. Nothing here trusts the notice alone.
+//! Nothing here trusts the notice alone.
 
 use jiff::Timestamp;
 use serde::Serialize;

@@ -71,6 +71,15 @@ pub struct Intent {
     /// When nothing was left to evict.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drained_at: Option<Timestamp>,
+    /// The other nodes of its TPU slice have been marked because of it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub slice_marked: bool,
+    /// How often marks that another component took away were put back.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub reasserted: u32,
+    /// When that was last; once it has been often enough, when we gave in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasserted_at: Option<Timestamp>,
     /// The marks that are ours.
     #[serde(default)]
     pub ours: Vec<Mark>,
@@ -88,6 +97,14 @@ pub struct Intent {
 )]
 fn is_false(value: &bool) -> bool {
     !*value
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it with a reference"
+)]
+fn is_zero(value: &u32) -> bool {
+    *value == 0
 }
 
 fn default_label_value() -> String {
@@ -129,7 +146,8 @@ impl Intent {
     /// The instance id in the key, if it was known when the key was minted.
     #[must_use]
     pub fn instance_id(&self) -> Option<u64> {
-        self.key.split('/').next()?.parse().ok()
+        let id = self.key.split('/').next()?.parse().ok();
+        id.filter(|id| *id > 0)
     }
 
     /// Moves the deadline, with all that goes with it.

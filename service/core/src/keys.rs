@@ -18,12 +18,17 @@ pub const TIER_ANNOTATION: &str = "drainwell.dev/tier";
 pub const GANG_ANNOTATION: &str = "drainwell.dev/gang";
 /// Annotation of the kubelet on the API's image of a static pod.
 pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
-/// Annotation in which GKE keeps the VM's numeric id (FACTS: node annotator).
+/// Annotation in which GKE keeps the VM's numeric id (cloud-provider-gcp,
+/// `node_annotator.go`).
 pub const INSTANCE_ID_ANNOTATION: &str = "container.googleapis.com/instance_id";
 /// Labels of GKE nodes with accelerators.
 pub const GPU_LABEL: &str = "cloud.google.com/gke-accelerator";
 /// See [`GPU_LABEL`].
 pub const TPU_LABEL: &str = "cloud.google.com/gke-tpu-accelerator";
+/// Chips of the whole slice, such as `2x4`.
+pub const TPU_TOPOLOGY_LABEL: &str = "cloud.google.com/gke-tpu-topology";
+/// The node pool; a multi-host TPU slice has one of its own.
+pub const POOL_LABEL: &str = "cloud.google.com/gke-nodepool";
 /// Extended resources of nodes with accelerators.
 pub const GPU_RESOURCE: &str = "nvidia.com/gpu";
 /// See [`GPU_RESOURCE`].

@@ -21,4 +21,5 @@ pub mod observed;
 pub mod plan;
 pub mod pod;
 pub mod policy;
+pub mod slice;
 pub mod time;

@@ -3,7 +3,8 @@
 
 use jiff::Timestamp;
 
-use crate::intent::Intent;
+use crate::intent::{Intent, Mark};
+use crate::keys;
 use crate::merge::assumed_deadline;
 use crate::notice::{Phase, Source};
 use crate::observed::{Answer, Instance, Look, Node};
@@ -27,6 +28,11 @@ const SILENCE_S: i64 = 600;
 /// The same when Compute can't be asked.
 const BLIND_SILENCE_S: i64 = 7200;
 
+/// How often, and how far apart, marks are put back that another component
+/// took away: GKE's own handler removes the taint while its metadata says NONE.
+const REASSERT_MAX: u32 = 3;
+const REASSERT_EVERY_S: i64 = 30;
+
 /// What becomes of an intent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
@@ -36,6 +42,10 @@ pub enum Next {
     Note(Intent),
     /// A recorded window has begun: marks and all.
     Begin(Intent),
+    /// Another component took marks of ours away: they are put back.
+    Reassert(Intent),
+    /// It has done so too often: it has its way, the drain goes on.
+    Yield(Intent),
     /// It is over, but the node isn't back.
     Complete(Intent),
     /// Marks and intent go.
@@ -81,9 +91,60 @@ pub fn next(intent: &Intent, node: &Node, look: &Look, policy: &Policy, now: Tim
             phase: Phase::Completed,
             ..noted
         }),
+        None if marks_lost(intent, node) => defend(noted, intent, now),
         Some(_) | None if noted != *intent => Next::Note(noted),
         Some(_) | None => Next::Keep,
     }
+}
+
+/// Whether a mark that we wrote is no longer there. A label with another
+/// value isn't lost: it belongs to someone else now, and the taint with it.
+fn marks_lost(intent: &Intent, node: &Node) -> bool {
+    let label = node.labels.get(keys::MAINTENANCE_LABEL);
+    if label.is_some_and(|value| *value != intent.label_value) {
+        return false;
+    }
+    intent.ours.iter().any(|mark| match mark {
+        Mark::Label => label.is_none(),
+        Mark::Taint => node.termination_taint().is_none(),
+    })
+}
+
+/// Puts lost marks back three times, half a minute apart, then gives in.
+fn defend(noted: Intent, intent: &Intent, now: Timestamp) -> Next {
+    let rested = intent
+        .reasserted_at
+        .is_none_or(|at| apart(at, now, REASSERT_EVERY_S));
+    let count = intent.reasserted;
+    if intent.phase != Phase::Ongoing || count > REASSERT_MAX || !rested {
+        return if noted == *intent {
+            Next::Keep
+        } else {
+            Next::Note(noted)
+        };
+    }
+    let next = Intent {
+        reasserted: count + 1,
+        reasserted_at: Some(now),
+        ..noted
+    };
+    if count < REASSERT_MAX {
+        Next::Reassert(next)
+    } else {
+        Next::Yield(next)
+    }
+}
+
+/// When lost marks are next put back, if they are to be.
+#[must_use]
+pub fn reassert_due(intent: &Intent, node: &Node) -> Option<Timestamp> {
+    let fights = intent.phase == Phase::Ongoing && intent.reasserted <= REASSERT_MAX;
+    (fights && marks_lost(intent, node)).then(|| {
+        shift(
+            intent.reasserted_at.unwrap_or(intent.noticed),
+            REASSERT_EVERY_S,
+        )
+    })
 }
 
 /// Adds what the newest look and the Node show to the intent, so that another
@@ -252,7 +313,7 @@ fn booted_anew(intent: &Intent, node: &Node) -> bool {
 }
 
 fn replaced(intent: &Intent, node: &Node, vm: Option<&Instance>) -> bool {
-    let Some(id) = intent.instance_id().filter(|id| *id > 0) else {
+    let Some(id) = intent.instance_id() else {
         return false;
     };
     node.instance_id().is_some_and(|now| now != id) || vm.is_some_and(|vm| vm.id != id)

@@ -120,6 +120,9 @@ fn fresh(facts: &Facts<'_>, earlier: Option<&Intent>) -> Intent {
         seen_down: false,
         absent_since: None,
         drained_at: None,
+        slice_marked: false,
+        reasserted: 0,
+        reasserted_at: None,
         ours: earlier.map(|e| e.ours.clone()).unwrap_or_default(),
         label_value: earlier.map_or_else(|| policy.label_value.clone(), |e| e.label_value.clone()),
         unknown: serde_json::Map::new(),
@@ -218,6 +221,9 @@ fn begin_or_tighten(facts: &Facts<'_>, open: &Intent) -> Merged {
         intent.seen_down = false;
         intent.absent_since = None;
         intent.drained_at = None;
+        intent.slice_marked = false;
+        intent.reasserted = 0;
+        intent.reasserted_at = None;
         intent.set_deadline(notice.at, deadline, known);
         return Merged::Mark(intent);
     }

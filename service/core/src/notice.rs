@@ -2,7 +2,8 @@
 //!
 //! Only the VM's identity is needed. A bad value in any other field is left
 //! unset and named in `doubts`: a node is marked all the same.
-//! Shapes: FACTS on Compute Engine's `system_event` audit log entries.
+//! Shapes: Compute Engine's entries in the `system_event` audit log (Cloud
+//! Logging, `LogEntry` with an `AuditLog` as `protoPayload`).
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -102,7 +103,7 @@ pub enum Reading {
     /// A maintenance.
     Notice(Box<Notice>),
     /// The VM came back or was rebuilt: no notice, but worth a look.
-    WakeUp,
+    WakeUp(Vm),
     /// A live migration: the node stays up.
     LiveMigration,
     /// Another entry.
@@ -184,7 +185,12 @@ pub fn read(entry: &Value, received: &Received) -> Result<Reading, Malformed> {
         "upcomingMaintenance" | "upcomingInfraMaintenance" => false,
         "terminateOnHostMaintenance" => true,
         "migrateOnHostMaintenance" => return Ok(Reading::LiveMigration),
-        "automaticRestart" => return Ok(Reading::WakeUp),
+        "automaticRestart" => {
+            return Ok(Reading::WakeUp(read_vm(
+                entry,
+                payload.get("resourceName"),
+            )?));
+        }
         _ => return Ok(Reading::NotMaintenance),
     };
     let vm = read_vm(entry, payload.get("resourceName"))?;

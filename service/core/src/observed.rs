@@ -30,8 +30,8 @@ pub struct Node {
     pub ready_since: Option<Timestamp>,
     /// `status.nodeInfo.bootID`: another one means that the VM has booted.
     pub boot_id: Option<String>,
-    /// Names of the resources in `status.capacity` that are above zero.
-    pub capacity: Vec<String>,
+    /// `status.capacity`, of resources that are counted in whole numbers.
+    pub capacity: BTreeMap<String, u64>,
 }
 
 /// One of `spec.taints`.
@@ -63,7 +63,7 @@ impl Node {
     #[must_use]
     pub fn kind(&self) -> Kind {
         let has = |label: &str, resource: &str| {
-            self.labels.contains_key(label) || self.capacity.iter().any(|r| r == resource)
+            self.labels.contains_key(label) || self.capacity.get(resource).is_some_and(|n| *n > 0)
         };
         if has(keys::TPU_LABEL, keys::TPU_RESOURCE) {
             Kind::Tpu
@@ -155,7 +155,7 @@ pub struct Toleration {
     pub effect: String,
 }
 
-/// A VM, as Compute Engine shows it (FACTS: `instances.get`).
+/// A VM, as Compute Engine shows it (`instances.get`, API v1).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Instance {
     /// Numeric id; a VM rebuilt under the same name has another.
@@ -221,6 +221,8 @@ pub struct Observed {
     /// What this process tried on the pods still there, by UID. Only paces
     /// repeats: a plan without it is the same but for tries made too early.
     pub attempts: BTreeMap<String, crate::action::Attempt>,
+    /// How far its slice is marked, for a node of a multi-host TPU slice.
+    pub slice: Option<(crate::slice::Slice, crate::slice::Marked)>,
     /// Gangs that have lost a member on another node of this cluster.
     pub broken_gangs: BTreeSet<String>,
 }

@@ -15,13 +15,17 @@ use crate::lifecycle::{self, Next};
 use crate::notice::Phase;
 use crate::observed::{Observed, Pod};
 use crate::pod;
-use crate::policy::{Force, Policy};
+use crate::policy::{Force, Gangs, Policy};
+use crate::slice;
 use crate::time::{seconds_between, shift};
 
 /// Even when every watch is lost, a drain is looked at this often.
 const FALLBACK_S: i64 = 15;
-/// Between two tries against a budget that nobody told us has changed.
-const BLOCKED_AGAIN_S: i64 = 5;
+/// Between two tries against a budget that nobody told us has changed: budgets
+/// are watched while they block.
+const BLOCKED_AGAIN_S: i64 = 10;
+/// Between two tries to shorten a grace.
+const SHORTEN_AGAIN_S: i64 = 5;
 /// Longest wait after repeated failures of a call.
 const BACKOFF_MAX_S: i64 = 20;
 /// Pods left are named this long before the deadline.
@@ -58,7 +62,10 @@ pub fn plan(seen: &Observed, intent: &Intent, policy: &Policy, now: Timestamp) -
     let mut drain = Drain::new(seen, intent, policy, now);
     drain.classify();
     if intent.phase == Phase::Ongoing && !ending {
-        drain.act();
+        match waits_for_peers(seen, intent, policy, now) {
+            Some(until) => drain.wake_at.push(until),
+            None => drain.act(),
+        }
     }
     let drained = drain.is_drained();
     let at_risk = if drain.acted { drain.at_risk() } else { None };
@@ -67,6 +74,7 @@ pub fn plan(seen: &Observed, intent: &Intent, policy: &Policy, now: Timestamp) -
     let wake_at = look
         .into_iter()
         .chain(drain.wake_at)
+        .chain(lifecycle::reassert_due(intent, &seen.node).filter(|at| *at > now))
         .min()
         .unwrap_or_else(|| shift(now, 60));
     let Drain { actions, tiers, .. } = drain;
@@ -99,6 +107,13 @@ fn edit_for(
             let (edit, _) = edit::write(&seen.node, &begun, &policy.label_value);
             return Some((edit, Change::Marked));
         }
+        Next::Reassert(intent) => {
+            let (edit, _) = edit::write(&seen.node, &intent, &intent.label_value);
+            return Some((edit, Change::Reasserted));
+        }
+        Next::Yield(intent) => {
+            return Some((edit::rewrite(&seen.node, &intent), Change::Yielded));
+        }
         Next::Complete(done) => {
             return Some((edit::rewrite(&seen.node, &done), Change::Completed));
         }
@@ -118,6 +133,18 @@ fn edit_for(
         (noted, Change::Updated)
     };
     Some((edit::rewrite(&seen.node, &noted), change))
+}
+
+/// Until when the evictions wait for the marks of the slice's other nodes.
+fn waits_for_peers(
+    seen: &Observed,
+    intent: &Intent,
+    policy: &Policy,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    let (slice, marked) = seen.slice.as_ref()?;
+    let together = policy.gangs == Gangs::Slice && !intent.stopping;
+    slice::waits_until(slice, *marked, now).filter(|_| together)
 }
 
 /// A drain while it is being planned.
@@ -396,7 +423,7 @@ impl<'a> Drain<'a> {
     /// A pod told to stop by someone else may have more grace than remains.
     fn shorten(&mut self, member: &Member<'_>, deletion_at: Timestamp, tier: usize) {
         let attempt = self.attempts.get(&member.pod.id.uid);
-        let due = attempt.is_none_or(|a| shift(a.at, BLOCKED_AGAIN_S) <= self.now);
+        let due = attempt.is_none_or(|a| shift(a.at, SHORTEN_AGAIN_S) <= self.now);
         let latest = self.intent.deadline.max(shift(self.now, 1));
         if self.intent.deadline_known && due && deletion_at > shift(latest, SLACK_S) {
             self.actions.push(Action::Shorten(Departure {

@@ -93,7 +93,7 @@ async fn the_demo_tells_the_same_story_each_time() {
         assert!(worker.name.starts_with("research/gemma-tune-worker-0-"));
         assert_eq!(
             (&worker.fate, worker.grace_got_s),
-            (&Fate::Evicted, Some(240))
+            (&Fate::Evicted, Some(120))
         );
         assert!(
             matches!(worker.end, End::Stopped { after_s: 85..=95 }),

@@ -1,8 +1,10 @@
 //! Disruption budgets: respected for as long as they may be, then not.
 
 use anyhow::ensure;
-use drainwell_tests::fixture::{Amount, BudgetSpec, PodSpec};
+use drainwell_tests::fixture::{Amount, BudgetSpec, PodSpec, job};
 use drainwell_tests::wait::{eventually, secs};
+use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 
@@ -124,6 +126,7 @@ async fn a_pod_goes_as_soon_as_its_budget_is_freed() {
     .await;
     let budgets: kube::Api<k8s_openapi::api::policy::v1::PodDisruptionBudget> =
         scene.cluster.api("default");
+    let deleted = Timestamp::now();
     budgets
         .delete("web", &kube::api::DeleteParams::default())
         .await
@@ -134,6 +137,70 @@ async fn a_pod_goes_as_soon_as_its_budget_is_freed() {
         0,
         "evicted, not forced"
     );
+    // Ten seconds is how often a budget is tried that nobody told of.
+    let left = departure(&scene, &pod).await;
+    assert!(
+        left.at.duration_since(deleted).as_secs() < 8,
+        "the watch told nothing"
+    );
+}
+
+/// A Job whose policy ignores `DisruptionTarget`, with a failure limit of none.
+async fn job_survives(held_back: bool) {
+    let scene = Scene::new("windows: { gpu: 10m }\npatience: { gpu: 2s }").await;
+    let cluster = &scene.cluster;
+    let spec = PodSpec::new("tune").pool(&scene.node.pool).grace_s(20);
+    cluster.create(&job(&spec, 1)).await.unwrap();
+    let pods = cluster.ready_pods("default", "tune", 1).await;
+    if held_back {
+        let budget = BudgetSpec::new("tune", Amount::MinAvailable(1));
+        cluster.add_budget(&budget, 1).await.unwrap();
+    }
+    scene.begin().await;
+    let left = departure(&scene, &pods[0]).await;
+    assert!(left.disruption_target.is_some());
+    let deletes = usize::from(held_back);
+    assert_eq!(
+        cluster.audit.count("delete pods"),
+        deletes,
+        "forced only when held back"
+    );
+    let jobs: kube::Api<Job> = cluster.api("default");
+    eventually(secs(60), "the Job has made another pod", async || {
+        let job = jobs.get("tune").await?;
+        let status = job.status.unwrap_or_default();
+        ensure!(
+            status
+                .conditions
+                .unwrap_or_default()
+                .iter()
+                .all(|c| c.type_ != "Failed")
+        );
+        ensure!(
+            status.failed.unwrap_or(0) == 0,
+            "the pod was counted as failed"
+        );
+        let all = cluster
+            .pods("default")
+            .list(&kube::api::ListParams::default())
+            .await?;
+        ensure!(
+            all.iter().any(|p| p.uid() != pods[0].uid()),
+            "no successor yet"
+        );
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_job_spends_none_of_its_failures_on_an_eviction() {
+    job_survives(false).await;
+}
+
+#[tokio::test]
+async fn a_job_spends_none_of_its_failures_on_a_force() {
+    job_survives(true).await;
 }
 
 #[tokio::test]

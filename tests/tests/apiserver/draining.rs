@@ -230,7 +230,7 @@ async fn a_successor_of_the_same_name_is_not_touched() {
     let spec = PodSpec::new("train-0").node(&scene.node.name);
     let old = scene.cluster.add_pod(&spec).await.unwrap();
     let evictions = drainwell_tests::proxy::On::new(axum::http::Method::POST, "/eviction");
-    let delay = drainwell_tests::proxy::Fault::Delay(millis(3000));
+    let delay = drainwell_tests::proxy::Fault::Delay(millis(8000));
     scene.cluster.proxy.fail_times(1, evictions.clone(), delay);
     scene.begin().await;
     eventually(secs(10), "the eviction is under way", async || {
@@ -258,7 +258,7 @@ async fn a_successor_of_the_same_name_is_not_touched() {
         .await
         .unwrap();
     let pods = scene.cluster.pods("default");
-    always(secs(5), "the successor stays", async || {
+    always(secs(10), "the successor stays", async || {
         let there = pods.get("train-0").await?;
         ensure!(there.uid() == new.uid() && there.metadata.deletion_timestamp.is_none());
         Ok(())
@@ -290,7 +290,7 @@ async fn a_skip_set_in_mid_drain_stops_evictions_and_takes_the_marks_off() {
     let on = |name: &str| PodSpec::new(name).node(&scene.node.name);
     let slow = scene
         .cluster
-        .add_pod(&on("slow").grace_s(60).shutdown_ms(4000))
+        .add_pod(&on("slow").grace_s(60).shutdown_ms(8000))
         .await
         .unwrap();
     let system = scene
@@ -325,7 +325,7 @@ async fn the_api_shows_the_drain() {
     let slow = PodSpec::new("slow")
         .node(&scene.node.name)
         .grace_s(60)
-        .shutdown_ms(2500);
+        .shutdown_ms(8000);
     let slow = scene.cluster.add_pod(&slow).await.unwrap();
     scene.begin().await;
     let shown = eventually(secs(10), "the pod is shown as evicted", async || {

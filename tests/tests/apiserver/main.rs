@@ -9,6 +9,7 @@
 )]
 
 mod budgets;
+mod companions;
 mod draining;
 mod ending;
 mod ending_in_time;
@@ -16,6 +17,9 @@ mod faults;
 mod input;
 mod marking;
 mod property;
+mod settings;
+mod slices;
+mod ticks;
 
 use anyhow::ensure;
 use drainwell_tests::compute::Maintenance;

@@ -38,8 +38,7 @@ pub(super) fn node(node: api::Node) -> Node {
             .map(|info| info.boot_id)
             .filter(|id| !id.is_empty()),
         capacity: offered
-            .filter(|(_, q)| q.0 != "0")
-            .map(|(name, _)| name)
+            .filter_map(|(name, q)| Some((name, q.0.parse().ok()?)))
             .collect(),
     }
 }

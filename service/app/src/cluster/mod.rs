@@ -55,7 +55,7 @@ impl KubeCluster {
         Self { id, client }
     }
 
-    fn nodes(&self) -> Api<api::Node> {
+    fn node_api(&self) -> Api<api::Node> {
         Api::all(self.client.clone())
     }
 
@@ -203,15 +203,15 @@ impl Cluster for KubeCluster {
     }
 
     async fn node(&self, name: &str) -> Result<Option<Node>, CallError> {
-        match timed(CALL_TIMEOUT, self.nodes().get_opt(name)).await {
+        match timed(CALL_TIMEOUT, self.node_api().get_opt(name)).await {
             Ok(node) => Ok(node.map(convert::node)),
             Err(failure) => Err(self.fail(failure, &Asked::of("get", "nodes")).await),
         }
     }
 
-    async fn managed_nodes(&self) -> Result<Vec<Node>, CallError> {
-        let managed = ListParams::default().labels(&format!("{}=true", keys::MANAGED_LABEL));
-        match self.list(&self.nodes(), managed).await {
+    async fn nodes(&self, label: &str, value: &str) -> Result<Vec<Node>, CallError> {
+        let labelled = ListParams::default().labels(&format!("{label}={value}"));
+        match self.list(&self.node_api(), labelled).await {
             Ok((nodes, _)) => Ok(nodes.into_iter().map(convert::node).collect()),
             Err(failure) => Err(self.fail(failure, &Asked::of("list", "nodes")).await),
         }
@@ -234,7 +234,7 @@ impl Cluster for KubeCluster {
             serde_json::from_value(edit.patch.clone()).map_err(|e| CallError::Refused {
                 why: format!("not a JSON patch: {e}"),
             })?;
-        let api = self.nodes();
+        let api = self.node_api();
         let patch: Patch<()> = Patch::Json(patch);
         match timed(
             CALL_TIMEOUT,

@@ -1,6 +1,7 @@
 //! Waking up when something that a drain waits for has changed. Watches carry
 //! no data: the pass that follows reads the state for itself.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::stream::{BoxStream, SelectAll, StreamExt};
@@ -8,6 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Api, ListParams, WatchEvent, WatchParams};
 
+use super::CALL_TIMEOUT;
 use crate::driver::ports::{Changed, Watching};
 
 /// Up to this many nodes are watched one by one; above it, one watch sees the
@@ -24,8 +26,8 @@ pub(super) async fn changed(client: &kube::Client, watching: &Watching) -> Chang
     if watching.nodes.len() > SINGLE_WATCHES_MAX {
         streams.push(deletions(client, watching));
     } else {
-        for (node, version) in &watching.nodes {
-            streams.push(pods_of(client, node, version));
+        for (node, awaited) in &watching.nodes {
+            streams.push(pods_of(client, node, &awaited.version));
         }
     }
     for namespace in &watching.budgets {
@@ -36,7 +38,7 @@ pub(super) async fn changed(client: &kube::Client, watching: &Watching) -> Chang
     }
     let lost = || async {
         tokio::time::sleep(LOST).await;
-        Changed::Pods
+        Changed::Pods(None)
     };
     match streams.next().await {
         Some(Some(changed)) => changed,
@@ -54,10 +56,15 @@ fn pods_of(
     let params = WatchParams::default()
         .fields(&format!("spec.nodeName={node}"))
         .timeout(WATCH_S);
-    let version = version.to_owned();
+    let (version, node) = (version.to_owned(), node.to_owned());
     let stream = async move {
         match api.watch(&params, &version).await {
-            Ok(events) => events.filter_map(|event| async { wakes(event) }).boxed(),
+            Ok(events) => events
+                .filter_map(move |event| {
+                    let wake = wakes(event, &node);
+                    async { wake }
+                })
+                .boxed(),
             Err(_) => futures::stream::iter([None]).boxed(),
         }
     };
@@ -69,24 +76,33 @@ fn deletions(client: &kube::Client, watching: &Watching) -> BoxStream<'static, O
     let api: Api<Pod> = Api::all(client.clone());
     let params = WatchParams::default().timeout(WATCH_S);
     // The oldest of the versions, so that nothing since any list is missed.
-    let oldest = watching
-        .nodes
-        .values()
-        .min_by_key(|v| (v.len(), (*v).clone()));
+    let versions = watching.nodes.values().map(|awaited| &awaited.version);
+    let oldest = versions.min_by_key(|v| (v.len(), (*v).clone()));
     let version = oldest.cloned().unwrap_or_default();
+    // What is told again, or of other pods, wakes nobody.
+    let awaited = watching
+        .nodes
+        .iter()
+        .flat_map(|(node, awaited)| awaited.uids.iter().map(|uid| (uid.clone(), node.clone())));
+    let awaited: BTreeMap<String, String> = awaited.collect();
     let stream = async move {
         match api.watch_metadata(&params, &version).await {
             Ok(events) => events
-                .filter_map(|event| async move {
-                    match event {
-                        Ok(WatchEvent::Deleted(_)) => Some(Some(Changed::Pods)),
+                .filter_map(move |event| {
+                    let wake = match event {
+                        Ok(WatchEvent::Deleted(pod)) => pod
+                            .metadata
+                            .uid
+                            .and_then(|uid| awaited.get(&uid))
+                            .map(|node| Some(Changed::Pods(Some(node.clone())))),
                         Ok(WatchEvent::Error(_)) | Err(_) => Some(None),
                         Ok(
                             WatchEvent::Added(_)
                             | WatchEvent::Modified(_)
                             | WatchEvent::Bookmark(_),
                         ) => None,
-                    }
+                    };
+                    async { wake }
                 })
                 .boxed(),
             Err(_) => futures::stream::iter([None]).boxed(),
@@ -101,7 +117,8 @@ fn budgets_of(client: &kube::Client, namespace: &str) -> BoxStream<'static, Opti
     let namespace = namespace.to_owned();
     let stream = async move {
         // The list is only for its version; one item is enough.
-        let Ok(list) = api.list(&ListParams::default().limit(1)).await else {
+        let one = ListParams::default().limit(1);
+        let Ok(Ok(list)) = tokio::time::timeout(CALL_TIMEOUT, api.list(&one)).await else {
             return futures::stream::iter([None]).boxed();
         };
         let version = list.metadata.resource_version.unwrap_or_default();
@@ -135,12 +152,17 @@ fn ending(
 }
 
 /// What a pod's event is worth waking for: it is gone, has finished, or is new.
-fn wakes(event: kube::Result<WatchEvent<Pod>>) -> Option<Option<Changed>> {
+fn wakes(event: kube::Result<WatchEvent<Pod>>, node: &str) -> Option<Option<Changed>> {
+    let there = || Some(Some(Changed::Pods(Some(node.to_owned()))));
     match event {
-        Ok(WatchEvent::Added(_) | WatchEvent::Deleted(_)) => Some(Some(Changed::Pods)),
+        Ok(WatchEvent::Added(_) | WatchEvent::Deleted(_)) => there(),
         Ok(WatchEvent::Modified(pod)) => {
             let phase = pod.status.and_then(|s| s.phase).unwrap_or_default();
-            matches!(phase.as_str(), "Succeeded" | "Failed").then_some(Some(Changed::Pods))
+            if matches!(phase.as_str(), "Succeeded" | "Failed") {
+                there()
+            } else {
+                None
+            }
         }
         Ok(WatchEvent::Bookmark(_)) => None,
         Ok(WatchEvent::Error(_)) | Err(_) => Some(None),

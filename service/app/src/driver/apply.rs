@@ -1,26 +1,22 @@
-//! Carries out a plan and tells what came of it. Makes no choices.
+//! Carries out a plan: the Node's edit at once, the pods' calls as futures
+//! that outlive the pass, so that a slow one holds up nothing. Makes no choices.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use drainwell_core::action::{Action, Change, Departure, Outcome};
+use drainwell_core::action::{Action, Change, Departure};
 use drainwell_core::intent::Intent;
 use drainwell_core::notice::Phase;
 use drainwell_core::observed::{Observed, PodRef};
 use drainwell_core::plan::{Plan, PodState, PodView, TierState, TierView};
 use drainwell_core::time::{seconds_between, shift};
-use futures::stream::{self, StreamExt as _};
 use jiff::Timestamp;
 
+use super::calls::{self, Call};
 use super::memory::{GonePod, NodeMemory};
-use super::pass::{Driver, NodeReport};
+use super::pass::Driver;
 use super::ports::{CallError, Cluster};
-use super::report::MaintenanceView;
 use crate::telemetry::log::{self, Event, Subject};
-
-/// Evictions of one node under way at once. The pods of a training step leave
-/// in the same moment; an API server takes about 200 evictions a second.
-pub const CALLS_MAX: usize = 32;
 
 /// One node's step: what it is about, while its plan is carried out.
 pub(super) struct Step<'a> {
@@ -31,9 +27,21 @@ pub(super) struct Step<'a> {
     pub(super) now: Timestamp,
 }
 
+/// What came of one node's step.
+pub(super) struct Stepped {
+    /// Calls on pods, still to be made.
+    pub(super) calls: Vec<Call>,
+    /// How many changes were asked for.
+    pub(super) actions: usize,
+    /// When to look again.
+    pub(super) wake_at: Timestamp,
+    /// Its maintenance is over.
+    pub(super) unmarked: bool,
+}
+
 impl Step<'_> {
-    /// Applies `plan` and reports.
-    pub(super) async fn take(self, plan: Plan, memory: &mut NodeMemory) -> NodeReport {
+    /// Applies `plan`.
+    pub(super) async fn take(self, plan: Plan, memory: &mut NodeMemory) -> Stepped {
         self.tell_what_went(&plan.tiers, memory);
         self.tell_tiers(&plan.tiers, memory);
         if let Some(left) = &plan.at_risk
@@ -42,64 +50,53 @@ impl Step<'_> {
             let what = format!("The deadline is near, and these pods are left: {left}.");
             log::event(Event::DrainIncomplete, &self.subject(), &what);
         }
-        let mut view = MaintenanceView::new(
-            self.cluster.id(),
-            &self.seen.node.name,
-            self.intent,
-            self.now,
-        );
-        let mut wake_at = plan.wake_at;
-        let mut unmarked = false;
+        memory.tiers = plan.tiers;
+        memory.trouble = None;
+        let mut stepped = Stepped {
+            calls: vec![],
+            actions: 0,
+            wake_at: plan.wake_at,
+            unmarked: false,
+        };
         if self.driver.dry_run() {
-            tracing::info!("Dry run, not done: {:?} {:?}", plan.edit, plan.actions);
-            return NodeReport {
-                view,
-                actions: 0,
-                wake_at,
-                unmarked,
-            };
+            self.tell_dry_run(
+                plan.edit.as_ref().map(|(_, change)| change),
+                &plan.actions,
+                memory,
+            );
+            return stepped;
         }
-        let actions = usize::from(plan.edit.is_some()) + plan.actions.len();
         if let Some((edit, change)) = &plan.edit {
+            stepped.actions += 1;
             match self.cluster.edit_node(edit).await {
-                Ok(_) => {
+                Ok(node) => {
+                    memory.resource_version = node.resource_version;
                     self.tell_change(change);
-                    unmarked = matches!(change, Change::Unmarked(_));
-                    if matches!(change, Change::Marked) {
-                        wake_at = self.now;
+                    stepped.unmarked = matches!(change, Change::Unmarked(_));
+                    if matches!(change, Change::Marked | Change::Reasserted) {
+                        stepped.wake_at = self.now;
                     }
                 }
                 Err(error) => {
-                    view.trouble = Some(error.to_string());
-                    wake_at = wake_at.min(self.edit_failed(change, &error, memory));
+                    memory.trouble = Some(error.to_string());
+                    let again = self.edit_failed(change, &error, memory);
+                    stepped.wake_at = stepped.wake_at.min(again);
                 }
             }
         }
-        let mut results = stream::iter(plan.actions)
-            .map(|action| self.call(action))
-            .buffer_unordered(CALLS_MAX);
-        while let Some((departure, how, outcome)) = results.next().await {
-            self.tell_outcome(&departure, how, &outcome, memory);
-            let at = self.driver.clock().now();
-            if outcome == Outcome::Done {
-                memory
-                    .told
-                    .insert(departure.pod.uid.clone(), (at, how == How::Forced));
-            } else {
-                // Only the next plan knows when it is to be tried again.
-                wake_at = self.now;
+        let key = &self.intent.key;
+        for action in plan.actions {
+            // One under way is waited for: its answer decides what comes next.
+            if memory.under_way.insert(action.departure().pod.uid.clone()) {
+                let node = self.seen.node.name.clone();
+                let (cluster, clock) = (Arc::clone(self.cluster), *self.driver.clock());
+                stepped
+                    .calls
+                    .push(calls::call(cluster, clock, node, key.clone(), action));
+                stepped.actions += 1;
             }
-            memory.note_attempt(&departure.pod.uid, at, outcome);
         }
-        drop(results);
-        view.set_tiers(&plan.tiers, memory);
-        memory.view = Some(view.clone());
-        NodeReport {
-            view,
-            actions,
-            wake_at,
-            unmarked,
-        }
+        stepped
     }
 
     fn subject(&self) -> Subject<'_> {
@@ -107,25 +104,6 @@ impl Step<'_> {
             cluster: Some(self.cluster.id()),
             node: &self.seen.node.name,
             key: &self.intent.key,
-        }
-    }
-
-    async fn call(&self, action: Action) -> (Departure, How, Outcome) {
-        match action {
-            Action::Evict(d) => {
-                let outcome = self.cluster.evict(&d.pod, d.shortened_to_s).await;
-                (d, How::Evicted, outcome)
-            }
-            Action::Force(d) => {
-                let now = self.driver.clock().now();
-                let outcome = self.cluster.force(&d.pod, d.shortened_to_s, now).await;
-                (d, How::Forced, outcome)
-            }
-            Action::Shorten(d) => {
-                let grace_s = d.shortened_to_s.unwrap_or(d.grace_s);
-                let outcome = self.cluster.shorten(&d.pod, grace_s).await;
-                (d, How::Shortened, outcome)
-            }
         }
     }
 
@@ -187,6 +165,31 @@ impl Step<'_> {
         }
     }
 
+    /// Says once what would be done.
+    fn tell_dry_run(&self, change: Option<&Change>, actions: &[Action], memory: &mut NodeMemory) {
+        let node = &self.seen.node.name;
+        if let Some(change) = change
+            && memory.first_mention(format!("dry run {change:?}"))
+        {
+            tracing::info!("Dry run: {node} would be rewritten ({change:?}).");
+        }
+        for action in actions {
+            let Departure {
+                pod,
+                tier,
+                grace_s,
+                shortened_to_s,
+            } = action.departure();
+            let (verb, gets) = (action.verb(), shortened_to_s.unwrap_or(*grace_s));
+            if memory.first_mention(format!("dry run {verb} {}", pod.uid)) {
+                tracing::info!(
+                    "Dry run: pod {pod} of tier {tier} on {node} would be {verb}, with {gets} s to \
+                     stop."
+                );
+            }
+        }
+    }
+
     fn tell_change(&self, change: &Change) {
         let Intent { deadline, .. } = self.intent;
         let subject = self.subject();
@@ -196,9 +199,19 @@ impl Step<'_> {
                 &subject,
                 "The recorded window has begun: the node is marked.",
             ),
-            Change::Scheduled | Change::Updated => {
+            Change::Updated => {
                 tracing::debug!("Noted on {}: {change:?}", subject.node);
             }
+            Change::Reasserted => log::event(
+                Event::MarksReasserted,
+                &subject,
+                "Another component took marks of ours away: they are put back.",
+            ),
+            Change::Yielded => log::event(
+                Event::MarksYielded,
+                &subject,
+                "Another component keeps taking marks of ours away: they stay off, the drain goes on.",
+            ),
             Change::Drained => {
                 let left = seconds_between(self.now, *deadline);
                 let what = format!("No pod is left to evict, {left} s before the deadline.");
@@ -236,79 +249,4 @@ impl Step<'_> {
         }
         shift(self.now, 5)
     }
-
-    fn tell_outcome(
-        &self,
-        departure: &Departure,
-        how: How,
-        outcome: &Outcome,
-        memory: &mut NodeMemory,
-    ) {
-        let pod = &departure.pod;
-        let subject = self.subject();
-        match outcome {
-            Outcome::Done => self.tell_done(departure, how),
-            Outcome::Blocked { why } => {
-                if memory.first_mention(format!("blocked {} {why}", pod.uid)) {
-                    let what = format!("Pod {pod} is held back: {why}");
-                    log::event(Event::EvictionBlocked, &subject, &what);
-                }
-            }
-            Outcome::Refused { why } => {
-                let what = format!("Pod {pod} can't be evicted and is left alone: {why}");
-                log::event(Event::PodSkipped, &subject, &what);
-            }
-            Outcome::Retry { why, .. } if why.starts_with("permission missing") => {
-                log::event(
-                    Event::PermissionMissing,
-                    &subject,
-                    &format!("Pod {pod}: {why}."),
-                );
-            }
-            Outcome::Retry { why, .. } => {
-                if memory.first_mention(format!("retry {} {why}", pod.uid)) {
-                    tracing::warn!("Pod {pod} could not be evicted, it is tried again: {why}");
-                }
-            }
-            Outcome::Stale => {}
-        }
-    }
-
-    fn tell_done(&self, departure: &Departure, how: How) {
-        let Departure {
-            pod,
-            tier,
-            grace_s,
-            shortened_to_s,
-        } = departure;
-        let gets = shortened_to_s.unwrap_or(*grace_s);
-        let subject = self.subject();
-        match how {
-            How::Evicted => {
-                let what = format!("Pod {pod} of tier {tier} is evicted, with {gets} s to stop.");
-                log::event(Event::PodEvicted, &subject, &what);
-            }
-            How::Forced => {
-                let what = format!(
-                    "Pod {pod} of tier {tier} is deleted with {gets} s to stop: its disruption \
-                     budget may be waited for no longer."
-                );
-                log::event(Event::PodForced, &subject, &what);
-            }
-            How::Shortened => {}
-        }
-        if gets < *grace_s {
-            let what =
-                format!("Pod {pod} asks for {grace_s} s to stop, and gets the {gets} s left.");
-            log::event(Event::GraceShortened, &subject, &what);
-        }
-    }
-}
-
-/// By which call a pod was told to stop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum How {
-    Evicted,
-    Forced,
-    Shortened,
 }

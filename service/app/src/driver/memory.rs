@@ -1,23 +1,26 @@
-//! What a process remembers between passes. Nothing here decides what is
-//! done: losing all of it costs a repeated try, a repeated log line, and the
-//! report's list of pods already gone.
+//! What a process remembers of a cluster between passes. Nothing here decides
+//! what is done: losing all of it costs a repeated try, a repeated log line,
+//! and the report's list of pods already gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use drainwell_core::action::{Attempt, Outcome};
 use drainwell_core::intent::Intent;
-use drainwell_core::observed::{Look, PodRef};
+use drainwell_core::observed::{Look, Node, PodRef};
+use drainwell_core::plan::TierView;
+use drainwell_core::slice::{Marked, Slice};
+use drainwell_core::time::seconds_between;
 use jiff::Timestamp;
 
-use super::ports::Watching;
+use super::calls::Called;
+use super::ports::{Awaited, Changed, ClusterId, Watching};
 use super::report::MaintenanceView;
 
-/// Of all clusters, by path.
-#[derive(Debug, Default)]
-pub struct Memory {
-    /// One entry per cluster.
-    pub clusters: BTreeMap<String, ClusterMemory>,
-}
+/// Ended maintenances are shown for an hour, this many of them at most.
+const ENDED_SHOWN_S: i64 = 3600;
+const ENDED_MAX: usize = 200;
+/// Gone pods kept per node: more than GKE's 256 pods a node.
+const GONE_MAX: usize = 512;
 
 /// Of one cluster.
 #[derive(Debug, Default)]
@@ -26,8 +29,8 @@ pub struct ClusterMemory {
     pub nodes: BTreeMap<String, NodeMemory>,
     /// Maintenances that this process saw end.
     pub ended: Vec<MaintenanceView>,
-    /// Whether the last pass could not reach it, so that it is told once.
-    pub unreachable: bool,
+    /// Troubles of which a log line has been written.
+    pub mentioned: BTreeSet<String>,
 }
 
 /// Of one node with an intent.
@@ -35,8 +38,12 @@ pub struct ClusterMemory {
 pub struct NodeMemory {
     /// The maintenance that all this is about; another one starts afresh.
     pub key: String,
-    /// The intent as last read, for a node that is suddenly no more.
-    pub intent: Option<Intent>,
+    /// When it is to be looked at again, if nothing changes before.
+    pub due_at: Option<Timestamp>,
+    /// The Node's version at the last look: another one is a reason to look.
+    pub resource_version: String,
+    /// How far its slice was marked then.
+    pub slice: Option<(Slice, Marked)>,
     /// What Compute said last.
     pub look: Look,
     /// Tries on the pods still there, by UID.
@@ -47,12 +54,22 @@ pub struct NodeMemory {
     pub gone: BTreeMap<String, GonePod>,
     /// When each pod was told to stop, by UID, and whether by force.
     pub told: BTreeMap<String, (Timestamp, bool)>,
+    /// Gangs that lost a member here, and elsewhere in its slice.
+    pub broken_gangs: BTreeSet<String>,
+    /// See [`Self::broken_gangs`].
+    pub broken_elsewhere: BTreeSet<String>,
     /// Tiers, pods and troubles of which a log line has been written.
     pub mentioned: BTreeSet<String>,
     /// From where to watch its pods, once they have been listed.
     pub version: Option<String>,
-    /// The report of the last pass.
-    pub view: Option<MaintenanceView>,
+    /// Calls on pods that are not answered yet, by UID.
+    pub under_way: BTreeSet<String>,
+    /// The intent, its pods by tier, and what stops us, as of the last look.
+    pub intent: Option<Intent>,
+    /// See [`Self::intent`].
+    pub tiers: Vec<TierView>,
+    /// See [`Self::intent`].
+    pub trouble: Option<String>,
 }
 
 /// A pod that went while this process watched.
@@ -66,10 +83,32 @@ pub struct GonePod {
     pub at: Timestamp,
 }
 
-/// Gone pods kept per node: more than GKE's 256 pods a node.
-const GONE_MAX: usize = 512;
-
 impl NodeMemory {
+    /// Nothing is known yet of this maintenance.
+    #[must_use]
+    pub fn about(intent: &Intent) -> Self {
+        Self {
+            key: intent.key.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// The report on it, once it has been looked at.
+    #[must_use]
+    pub fn view(&self, cluster: &ClusterId, node: &str, now: Timestamp) -> Option<MaintenanceView> {
+        let mut view = MaintenanceView::new(cluster, node, self.intent.as_ref()?, now);
+        view.trouble.clone_from(&self.trouble);
+        view.set_tiers(&self.tiers, self);
+        Some(view)
+    }
+
+    /// Whether there is a reason to look at the node now.
+    #[must_use]
+    pub fn is_due(&self, node: &Node, now: Timestamp) -> bool {
+        let changed = self.resource_version != node.resource_version;
+        changed || self.due_at.is_none_or(|at| at <= now)
+    }
+
     /// Says whether `what` has not been mentioned yet, and notes it.
     pub fn first_mention(&mut self, what: String) -> bool {
         self.mentioned.insert(what)
@@ -89,19 +128,18 @@ impl NodeMemory {
             Outcome::Retry { .. } => before.saturating_add(1),
             Outcome::Done | Outcome::Blocked { .. } | Outcome::Stale | Outcome::Refused { .. } => 0,
         };
-        self.attempts.insert(
-            uid.to_owned(),
-            Attempt {
-                at,
-                outcome,
-                failures,
-            },
-        );
+        let attempt = Attempt {
+            at,
+            outcome,
+            failures,
+        };
+        self.attempts.insert(uid.to_owned(), attempt);
     }
 
     /// A budget has changed: pods that it blocked may be tried at once.
-    pub fn forget_blocks(&mut self, namespace: &str) {
+    fn forget_blocks(&mut self, namespace: &str) {
         let present = &self.present;
+        let before = self.attempts.len();
         self.attempts.retain(|uid, attempt| {
             let blocked = matches!(attempt.outcome, Outcome::Blocked { .. });
             let there = present
@@ -109,10 +147,13 @@ impl NodeMemory {
                 .is_some_and(|(pod, _)| pod.namespace == namespace);
             !(blocked && there)
         });
+        if self.attempts.len() < before {
+            self.due_at = None;
+        }
     }
 
     /// Namespaces in which a budget blocks a pod.
-    pub fn blocked_namespaces(&self) -> impl Iterator<Item = String> + '_ {
+    fn blocked_namespaces(&self) -> impl Iterator<Item = String> + '_ {
         self.attempts
             .iter()
             .filter(|(_, attempt)| matches!(attempt.outcome, Outcome::Blocked { .. }))
@@ -120,47 +161,82 @@ impl NodeMemory {
     }
 }
 
-impl Memory {
-    /// Makes every VM be looked at in the next pass.
-    pub fn forget_looks(&mut self) {
-        for node in self
-            .clusters
-            .values_mut()
-            .flat_map(|c| c.nodes.values_mut())
-        {
-            node.look.tried_at = None;
+impl ClusterMemory {
+    /// Says whether `what` has not been mentioned yet, and notes it.
+    pub fn first_mention(&mut self, what: String) -> bool {
+        self.mentioned.insert(what)
+    }
+
+    /// Makes a node's VM be looked at in the next pass.
+    pub fn forget_look(&mut self, node: &str) {
+        if let Some(memory) = self.nodes.get_mut(node) {
+            memory.look.tried_at = None;
+            memory.due_at = None;
         }
     }
 
-    /// A budget of a cluster has changed.
-    pub fn forget_blocks(&mut self, cluster: &str, namespace: &str) {
-        let nodes = self
-            .clusters
-            .get_mut(cluster)
-            .into_iter()
-            .flat_map(|c| c.nodes.values_mut());
-        nodes.for_each(|node| node.forget_blocks(namespace));
+    /// Makes what a watch has told of be looked at in the next pass.
+    pub fn note_change(&mut self, change: &Changed) {
+        for (name, node) in &mut self.nodes {
+            match change {
+                Changed::Pods(None) => node.due_at = None,
+                Changed::Pods(Some(changed)) if changed == name => node.due_at = None,
+                Changed::Pods(Some(_)) => {}
+                Changed::Budget(namespace) => node.forget_blocks(namespace),
+            }
+        }
     }
 
-    /// What each cluster is to be watched for.
+    /// Takes in the answer to a call.
+    pub(super) fn settle(&mut self, called: Called, cluster: &ClusterId) {
+        let known = self
+            .nodes
+            .get_mut(&called.node)
+            .filter(|m| m.key == called.key);
+        // Of a maintenance that is over meanwhile: told, and forgotten.
+        let mut over = NodeMemory::default();
+        called.settle(cluster, known.unwrap_or(&mut over));
+    }
+
+    /// What the cluster is to be watched for.
     #[must_use]
-    pub fn watching(&self) -> Vec<(String, Watching)> {
-        let watching = self.clusters.iter().map(|(path, cluster)| {
-            let nodes = cluster.nodes.iter();
-            let watching = Watching {
-                nodes: nodes
-                    .filter_map(|(n, m)| Some((n.clone(), m.version.clone()?)))
-                    .collect(),
-                budgets: cluster
-                    .nodes
-                    .values()
-                    .flat_map(NodeMemory::blocked_namespaces)
-                    .collect(),
-            };
-            (path.clone(), watching)
+    pub fn watching(&self) -> Watching {
+        let awaited = |memory: &NodeMemory| {
+            Some(Awaited {
+                version: memory.version.clone()?,
+                uids: memory.present.keys().cloned().collect(),
+            })
+        };
+        let nodes = self.nodes.iter();
+        Watching {
+            nodes: nodes
+                .filter_map(|(n, m)| Some((n.clone(), awaited(m)?)))
+                .collect(),
+            budgets: self
+                .nodes
+                .values()
+                .flat_map(NodeMemory::blocked_namespaces)
+                .collect(),
+        }
+    }
+
+    /// Notes the end of a maintenance, if it was ever looked at.
+    pub fn note_end(&mut self, view: Option<MaintenanceView>, now: Timestamp) {
+        let ended = view.map(|view| MaintenanceView {
+            ended: Some(now),
+            ..view
         });
-        watching
-            .filter(|(_, w)| *w != Watching::default())
-            .collect()
+        self.ended.extend(ended);
+        if self.ended.len() > ENDED_MAX {
+            self.ended.remove(0);
+        }
+    }
+
+    /// Forgets maintenances that ended long ago.
+    pub fn forget_old(&mut self, now: Timestamp) {
+        self.ended.retain(|view| {
+            view.ended
+                .is_some_and(|at| seconds_between(at, now) < ENDED_SHOWN_S)
+        });
     }
 }

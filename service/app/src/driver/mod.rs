@@ -4,9 +4,13 @@
 //! any instance may die at any time. What is kept in memory only paces tries
 //! and fills reports.
 
-pub mod apply;
+mod apply;
+mod calls;
+pub mod lanes;
 pub mod memory;
+mod node;
 pub mod pass;
 pub mod ports;
 pub mod report;
+mod slices;
 pub mod wake;

@@ -1,36 +1,37 @@
-//! One pass: every node with an intent is observed, planned for, acted on and
-//! reported, earliest deadline first. A pass never fails as a whole.
+//! One pass over one cluster: every node with an intent that is due is
+//! observed, planned for, acted on and reported, earliest deadline first.
+//! A pass never fails as a whole, and starts no work once its time is over.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use drainwell_core::intent::{Intent, Stored};
-use drainwell_core::lifecycle;
-use drainwell_core::notice::{Phase, Vm};
-use drainwell_core::observed::{Answer, Node, Observed};
-use drainwell_core::plan::plan;
+use drainwell_core::keys;
+use drainwell_core::observed::Node;
 use drainwell_core::policy::{Policies, Policy};
-use drainwell_core::time::{seconds_between, shift};
+use drainwell_core::time::shift;
 use futures::stream::{self, StreamExt as _};
 use jiff::Timestamp;
+use tokio::time::Instant;
 
-use super::apply::Step;
-use super::memory::{ClusterMemory, Memory, NodeMemory};
-use super::ports::{CallError, Cloud, Cluster};
-use super::report::{MaintenanceView, PassReport};
+use super::apply::Stepped;
+use super::calls::Call;
+use super::memory::{ClusterMemory, NodeMemory};
+use super::ports::{CallError, Cloud, Cluster, ClusterId};
+use super::slices;
 use crate::clock::Clock;
 use crate::telemetry::log::{self, Event, Subject};
 
-/// Nodes worked on at once, per cluster. Each sends up to
-/// [`super::apply::CALLS_MAX`] evictions; together they are about what one
-/// API server takes (64 at once gave the most evictions a second).
+/// Nodes worked on at once. Each may send as many evictions as its cluster's
+/// lane lets through, so this only bounds lists.
 const NODES_AT_ONCE: usize = 16;
-/// Ended maintenances are shown for an hour, this many of them at most.
-const ENDED_SHOWN_S: i64 = 3600;
-const ENDED_MAX: usize = 200;
-/// A window that begins this soon counts as work left.
-const SOON_S: i64 = 300;
-
+/// A pass starts no node's work after this: a node marked meanwhile, with an
+/// earlier deadline, must not wait behind hundreds of others.
+const PASS: Duration = Duration::from_secs(2);
+/// A cluster that didn't answer is asked again after this.
+pub(super) const RETRY_S: i64 = 3;
+/// The same when it has no work that we know of.
+const RETRY_IDLE_S: i64 = 15;
 /// Everything a pass works with.
 pub struct Driver {
     clusters: Vec<Arc<dyn Cluster>>,
@@ -38,14 +39,6 @@ pub struct Driver {
     policies: Policies,
     clock: Clock,
     dry_run: bool,
-}
-
-/// What came of one node.
-pub(super) struct NodeReport {
-    pub(super) view: MaintenanceView,
-    pub(super) actions: usize,
-    pub(super) wake_at: Timestamp,
-    pub(super) unmarked: bool,
 }
 
 impl Driver {
@@ -73,228 +66,126 @@ impl Driver {
         &self.clock
     }
 
+    pub(super) fn clusters(&self) -> &[Arc<dyn Cluster>] {
+        &self.clusters
+    }
+
+    pub(super) fn cloud(&self) -> Option<&Arc<dyn Cloud>> {
+        self.cloud.as_ref()
+    }
+
     pub(super) fn dry_run(&self) -> bool {
         self.dry_run
     }
 
-    pub(super) fn cluster(&self, path: &str) -> Option<&Arc<dyn Cluster>> {
-        self.clusters.iter().find(|c| c.id().path == path)
-    }
-
-    /// Runs one pass over all clusters, none waiting for another.
-    pub async fn pass(&self, memory: &mut Memory, serial: u64) -> PassReport {
-        let work = self.clusters.iter().map(|cluster| {
-            let known = memory
-                .clusters
-                .remove(&cluster.id().path)
-                .unwrap_or_default();
-            self.cluster_pass(cluster, known)
-        });
-        let done = futures::future::join_all(work.collect::<Vec<_>>()).await;
-        let mut report = PassReport {
-            serial,
-            ..PassReport::default()
-        };
-        for (cluster, (known, part)) in self.clusters.iter().zip(done) {
-            report.actions += part.actions;
-            report.waiting += part.waiting;
-            report.next = earliest(report.next, part.next);
-            report.wake_at = earliest(report.wake_at, part.wake_at);
-            report.clusters.extend(part.clusters);
-            report.maintenances.extend(part.maintenances);
-            memory.clusters.insert(cluster.id().path.clone(), known);
-        }
-        report
-    }
-
-    async fn cluster_pass(
+    /// Runs one pass over a cluster.
+    pub(super) async fn pass(
         &self,
         cluster: &Arc<dyn Cluster>,
-        mut known: ClusterMemory,
-    ) -> (ClusterMemory, PassReport) {
-        let id = cluster.id();
+        known: &mut ClusterMemory,
+    ) -> Passed {
         let now = self.clock.now();
-        let mut report = PassReport::default();
-        known.ended.retain(|view| {
-            view.ended
-                .is_some_and(|at| seconds_between(at, now) < ENDED_SHOWN_S)
-        });
-        let nodes = match cluster.managed_nodes().await {
+        let mut passed = Passed {
+            status: "ok".to_owned(),
+            ..Passed::default()
+        };
+        known.forget_old(now);
+        let nodes = match cluster.nodes(keys::MANAGED_LABEL, "true").await {
             Ok(nodes) => nodes,
             Err(error) => {
-                report_unreachable(cluster.as_ref(), &mut known, &error, &mut report);
-                report.wake_at = Some(shift(now, RETRY_S));
-                return (known, report);
+                tell_unreachable(cluster.as_ref(), known, &error);
+                passed.status = format!("unreachable: {error}");
+                let idle = known.nodes.is_empty();
+                passed.again_at = Some(shift(now, if idle { RETRY_IDLE_S } else { RETRY_S }));
+                return passed;
             }
         };
-        known.unreachable = false;
-        report.clusters.insert(id.path.clone(), "ok".to_owned());
-        let policy = self.policies.of(&id.name);
-        let mut before = std::mem::take(&mut known.nodes);
-        let work = readable(nodes, cluster.as_ref(), &mut report);
-        let mut steps = stream::iter(work.into_iter().map(|(node, intent)| {
-            let mine = before.remove(&node.name).filter(|m| m.key == intent.key);
-            let mine = mine.unwrap_or_else(|| NodeMemory::about(&intent));
-            self.node_step(cluster, &policy, node, intent, mine)
+        known.mentioned.remove("unreachable");
+        let policy = self.policies.of(&cluster.id().name);
+        let work = readable(nodes, cluster.as_ref(), &mut passed);
+        if slices::mark_peers(self, cluster, &policy, &work, known).await {
+            passed.again_at = Some(now);
+        }
+        let due = take_due(work, &policy, cluster.id(), known, now);
+        let started = Instant::now();
+        let mut steps = stream::iter(due.into_iter().map(|(node, intent, mine)| async {
+            let name = node.name.clone();
+            if started.elapsed() > PASS {
+                // It stays due, and comes first in the next pass but for
+                // earlier deadlines.
+                let later = Stepped {
+                    calls: vec![],
+                    actions: 0,
+                    wake_at: now,
+                    unmarked: false,
+                };
+                return (name, mine, later);
+            }
+            let (mine, stepped) = self.node_step(cluster, &policy, node, intent, mine).await;
+            (name, mine, stepped)
         }))
         .buffer_unordered(NODES_AT_ONCE);
-        while let Some((name, mine, step)) = steps.next().await {
-            report.actions += step.actions;
-            report.waiting += step.view.waiting();
-            report.wake_at = earliest(report.wake_at, Some(step.wake_at));
-            if counts_as_work(&step.view, now) && !step.unmarked {
-                report.next = earliest(report.next, Some(step.wake_at));
-            }
-            if step.unmarked {
-                known.ended.push(MaintenanceView {
-                    ended: Some(now),
-                    ..step.view
-                });
+        while let Some((name, mut mine, stepped)) = steps.next().await {
+            passed.actions += stepped.actions;
+            passed.calls.extend(stepped.calls);
+            mine.due_at = Some(stepped.wake_at);
+            if stepped.unmarked {
+                let now = self.clock.now();
+                known.note_end(mine.view(cluster.id(), &name, now), now);
             } else {
-                report.maintenances.push(step.view);
                 known.nodes.insert(name, mine);
             }
         }
-        drop(steps);
-        note_vanished(before, &mut known, now);
-        known.ended.truncate(ENDED_MAX);
-        report
-            .maintenances
-            .sort_by(|a, b| (a.deadline, &a.node).cmp(&(b.deadline, &b.node)));
-        report.maintenances.extend(known.ended.iter().cloned());
-        (known, report)
-    }
-
-    async fn node_step(
-        &self,
-        cluster: &Arc<dyn Cluster>,
-        policy: &Policy,
-        node: Node,
-        intent: Intent,
-        mut memory: NodeMemory,
-    ) -> (String, NodeMemory, NodeReport) {
-        self.look(&node, &intent, &mut memory).await;
-        let name = node.name.clone();
-        memory.intent = Some(intent.clone());
-        let mut pods = Vec::new();
-        if intent.phase == Phase::Ongoing {
-            match cluster.pods(&name).await {
-                Ok(list) => {
-                    pods = list.pods;
-                    memory.version = Some(list.version);
-                }
-                Err(error) => {
-                    let report = self.node_failed(cluster, &node, &intent, &error);
-                    return (name, memory, report);
-                }
-            }
-        } else {
-            memory.version = None;
-        }
-        let now = self.clock.now();
-        let (look, attempts) = (memory.look.clone(), memory.attempts.clone());
-        let seen = Observed {
-            node,
-            pods,
-            look,
-            attempts,
-            broken_gangs: [].into(),
-        };
-        let plan = plan(&seen, &intent, policy, now);
-        let step = Step {
-            driver: self,
-            cluster,
-            intent: &intent,
-            seen: &seen,
-            now,
-        };
-        let report = step.take(plan, &mut memory).await;
-        (name, memory, report)
-    }
-
-    /// Asks Compute about the node's VM, if that is due.
-    async fn look(&self, node: &Node, intent: &Intent, memory: &mut NodeMemory) {
-        let Some(cloud) = &self.cloud else {
-            memory.look.off = true;
-            return;
-        };
-        let now = self.clock.now();
-        let due = lifecycle::look_due(intent, node, &memory.look, now);
-        let Some(vm) = vm_of(node).filter(|_| due.is_some_and(|at| at <= now)) else {
-            return;
-        };
-        memory.look.tried_at = Some(now);
-        match cloud.instance(&vm).await {
-            Ok(Some(instance)) => {
-                memory.mentioned.remove("compute");
-                memory.look.answer = Some((now, Answer::Instance(instance)));
-            }
-            Ok(None) => memory.look.answer = Some((now, Answer::NoInstance)),
-            Err(error) => {
-                if memory.first_mention("compute".to_owned()) {
-                    tracing::warn!("Compute Engine can't be asked about {vm}: {error}");
-                }
-            }
-        }
-    }
-
-    fn node_failed(
-        &self,
-        cluster: &Arc<dyn Cluster>,
-        node: &Node,
-        intent: &Intent,
-        error: &CallError,
-    ) -> NodeReport {
-        let now = self.clock.now();
-        let subject = Subject {
-            cluster: Some(cluster.id()),
-            node: &node.name,
-            key: &intent.key,
-        };
-        let what = if matches!(error, CallError::Denied { .. }) {
-            Event::PermissionMissing
-        } else {
-            Event::ClusterUnreachable
-        };
-        log::event(
-            what,
-            &subject,
-            &format!("The pods of the node can't be listed: {error}."),
-        );
-        let mut view = MaintenanceView::new(cluster.id(), &node.name, intent, now);
-        view.trouble = Some(error.to_string());
-        NodeReport {
-            view,
-            actions: 0,
-            wake_at: shift(now, RETRY_S),
-            unmarked: false,
-        }
+        passed
     }
 }
 
-/// A cluster that didn't answer is asked again after this.
-const RETRY_S: i64 = 3;
-
-impl NodeMemory {
-    fn about(intent: &Intent) -> Self {
-        Self {
-            key: intent.key.clone(),
-            ..Self::default()
+/// The nodes to be looked at now; what is known of the others stays with them.
+fn take_due(
+    work: Vec<(Node, Intent)>,
+    policy: &Policy,
+    cluster: &ClusterId,
+    known: &mut ClusterMemory,
+    now: Timestamp,
+) -> Vec<(Node, Intent, NodeMemory)> {
+    let marked = slices::marked(&work, policy);
+    let broken = slices::broken_gangs(&work, policy, known);
+    let mut before = std::mem::take(&mut known.nodes);
+    let mut due = Vec::new();
+    for (node, intent) in work {
+        let mine = before.remove(&node.name).filter(|m| m.key == intent.key);
+        let mut mine = mine.unwrap_or_else(|| NodeMemory::about(&intent));
+        let slice = slices::view(&node, &marked);
+        let gangs = broken.get(&node.name).cloned().unwrap_or_default();
+        if mine.slice != slice || mine.broken_elsewhere != gangs {
+            (mine.slice, mine.broken_elsewhere, mine.due_at) = (slice, gangs, None);
+        }
+        if mine.is_due(&node, now) {
+            due.push((node, intent, mine));
+        } else {
+            known.nodes.insert(node.name, mine);
         }
     }
+    for (name, memory) in before {
+        // Deleted, or unmarked by another instance: both end quietly.
+        known.note_end(memory.view(cluster, &name, now), now);
+    }
+    due
 }
 
-pub(super) fn earliest(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {
-    a.into_iter().chain(b).min()
+/// What came of a pass, before its calls on pods are made.
+#[derive(Default)]
+pub(super) struct Passed {
+    pub(super) status: String,
+    pub(super) actions: usize,
+    pub(super) calls: Vec<Call>,
+    /// When another pass is needed, besides what the nodes' memories say.
+    pub(super) again_at: Option<Timestamp>,
 }
 
 /// Nodes with a readable intent, earliest deadline first; the others are
 /// reported at every pass and otherwise left alone.
-fn readable(
-    nodes: Vec<Node>,
-    cluster: &dyn Cluster,
-    report: &mut PassReport,
-) -> Vec<(Node, Intent)> {
+fn readable(nodes: Vec<Node>, cluster: &dyn Cluster, passed: &mut Passed) -> Vec<(Node, Intent)> {
     let mut work = Vec::new();
     for node in nodes {
         let subject = Subject {
@@ -313,10 +204,7 @@ fn readable(
                     "The node's maintenance annotation can't be read, so nothing is evicted: {why}."
                 );
                 log::alarm(Event::PassReport, &subject, &what);
-                report.clusters.insert(
-                    cluster.id().path.clone(),
-                    format!("ok, but node {} has an unreadable annotation", node.name),
-                );
+                passed.status = format!("ok, but node {} has an unreadable annotation", node.name);
             }
         }
     }
@@ -324,18 +212,12 @@ fn readable(
     work
 }
 
-fn report_unreachable(
-    cluster: &dyn Cluster,
-    known: &mut ClusterMemory,
-    error: &CallError,
-    report: &mut PassReport,
-) {
-    let id = cluster.id();
+fn tell_unreachable(cluster: &dyn Cluster, known: &mut ClusterMemory, error: &CallError) {
     let subject = Subject {
-        cluster: Some(id),
+        cluster: Some(cluster.id()),
         ..Subject::default()
     };
-    if !std::mem::replace(&mut known.unreachable, true) {
+    if known.first_mention("unreachable".to_owned()) {
         let what = if matches!(error, CallError::Denied { .. }) {
             Event::PermissionMissing
         } else {
@@ -347,39 +229,4 @@ fn report_unreachable(
             &format!("The cluster's nodes can't be listed: {error}."),
         );
     }
-    report
-        .clusters
-        .insert(id.path.clone(), format!("unreachable: {error}"));
-    // Shown as they were last seen; the memory itself is kept for later.
-    let views = known.nodes.values().filter_map(|node| node.view.clone());
-    report.maintenances.extend(views);
-    report.maintenances.extend(known.ended.iter().cloned());
-}
-
-/// Nodes that had an intent and are no longer listed: deleted, or unmarked by
-/// another instance. Both end quietly.
-fn note_vanished(before: BTreeMap<String, NodeMemory>, known: &mut ClusterMemory, now: Timestamp) {
-    for view in before.into_values().filter_map(|memory| memory.view) {
-        known.ended.push(MaintenanceView {
-            ended: Some(now),
-            ..view
-        });
-    }
-}
-
-fn counts_as_work(view: &MaintenanceView, now: Timestamp) -> bool {
-    view.phase != Phase::Scheduled || seconds_between(now, view.since) < SOON_S
-}
-
-/// The VM behind a node: `gce://PROJECT/ZONE/NAME`.
-fn vm_of(node: &Node) -> Option<Vm> {
-    let path = node.provider_id.as_deref()?.strip_prefix("gce://")?;
-    let (project, rest) = path.split_once('/')?;
-    let (zone, name) = rest.split_once('/')?;
-    Some(Vm {
-        project: project.to_owned(),
-        zone: zone.to_owned(),
-        name: Some(name.to_owned()),
-        id: node.instance_id(),
-    })
 }

@@ -75,17 +75,26 @@ pub struct PodList {
 /// What to wake for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Watching {
-    /// Nodes whose pods are waited for, each from the version it was listed at.
-    pub nodes: BTreeMap<String, String>,
+    /// Nodes whose pods are waited for.
+    pub nodes: BTreeMap<String, Awaited>,
     /// Namespaces in which a budget blocks a pod.
     pub budgets: BTreeSet<String>,
 }
 
-/// Why a watch woke us. It carries no data: the pass looks for itself.
+/// The pods of a node that are waited for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Awaited {
+    /// The version at which they were listed: a watch from here misses nothing.
+    pub version: String,
+    /// Their UIDs.
+    pub uids: BTreeSet<String>,
+}
+
+/// Why a watch woke us. Says where to look; the pass sees for itself what is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Changed {
-    /// A pod is gone, finished, or new.
-    Pods,
+    /// A pod is gone, finished, or new: on this node, or nobody knows where.
+    Pods(Option<String>),
     /// A budget in this namespace allows disruptions (or is gone).
     Budget(String),
 }
@@ -99,8 +108,8 @@ pub trait Cluster: Send + Sync {
     /// One Node, by a consistent read.
     async fn node(&self, name: &str) -> Result<Option<Node>, CallError>;
 
-    /// The Nodes with the label `drainwell.dev/managed=true`.
-    async fn managed_nodes(&self) -> Result<Vec<Node>, CallError>;
+    /// The Nodes with this label, by a consistent read.
+    async fn nodes(&self, label: &str, value: &str) -> Result<Vec<Node>, CallError>;
 
     /// The pods bound to a node, by a consistent read.
     async fn pods(&self, node: &str) -> Result<PodList, CallError>;

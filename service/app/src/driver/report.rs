@@ -1,7 +1,5 @@
 //! What a pass tells: for the log, for `POST /tick`, for the API.
 
-use std::collections::BTreeMap;
-
 use drainwell_core::action::Outcome;
 use drainwell_core::intent::Intent;
 use drainwell_core::notice::{Phase, Source};
@@ -11,10 +9,10 @@ use drainwell_core::time::seconds_between;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::memory::NodeMemory;
+use super::memory::{ClusterMemory, NodeMemory};
 use super::ports::ClusterId;
 
-/// The report of one pass.
+/// The report of one pass over one cluster.
 #[derive(Debug, Clone, Default)]
 pub struct PassReport {
     /// The last request to wake that this pass has seen.
@@ -27,8 +25,8 @@ pub struct PassReport {
     pub next: Option<Timestamp>,
     /// When it falls due at the latest, work or not.
     pub wake_at: Option<Timestamp>,
-    /// `ok`, or why a cluster could not be worked on.
-    pub clusters: BTreeMap<String, String>,
+    /// `ok`, or why the cluster could not be worked on.
+    pub status: String,
     /// All maintenances, running and ended.
     pub maintenances: Vec<MaintenanceView>,
 }
@@ -107,6 +105,48 @@ pub struct PodReport {
     /// When this process saw it gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gone_at: Option<Timestamp>,
+}
+
+/// A window that begins this soon counts as work left.
+const SOON_S: i64 = 300;
+
+impl PassReport {
+    /// The report on a cluster as it is known now.
+    #[must_use]
+    pub fn new(cluster: &ClusterId, memory: &ClusterMemory, now: Timestamp) -> Self {
+        let mut report = Self::default();
+        for (node, memory) in &memory.nodes {
+            let due = memory.due_at.unwrap_or(now);
+            hasten(&mut report.wake_at, due);
+            let Some(view) = memory.view(cluster, node, now) else {
+                continue;
+            };
+            let near = seconds_between(now, view.since) < SOON_S;
+            if view.phase != Phase::Scheduled || near {
+                hasten(&mut report.next, due);
+            }
+            report.waiting += view.waiting();
+            report.maintenances.push(view);
+        }
+        report
+            .maintenances
+            .sort_by(|a, b| (a.deadline, &a.node).cmp(&(b.deadline, &b.node)));
+        report.maintenances.extend(memory.ended.iter().cloned());
+        report
+    }
+
+    /// Has the next pass come at `at`, if not before.
+    pub fn again_at(&mut self, at: Timestamp) {
+        hasten(&mut self.wake_at, at);
+        if self.next.is_some() {
+            hasten(&mut self.next, at);
+        }
+    }
+}
+
+/// Moves a moment forward to `at`, if that is earlier.
+fn hasten(known: &mut Option<Timestamp>, at: Timestamp) {
+    *known = Some(known.map_or(at, |known| known.min(at)));
 }
 
 impl MaintenanceView {

@@ -1,18 +1,21 @@
-//! The wake loop: one pass at a time, when a notice, a tick, a watch or the
-//! clock asks for one. A wake-up carries no data.
+//! The wake loops, one a cluster, so that a slow or dead cluster takes nothing
+//! from the others. Each runs one pass at a time, when a notice, a tick, a
+//! watch or the clock asks for one.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use drainwell_core::time::shift;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
-use super::memory::Memory;
+use super::calls::{Call, Called};
+use super::memory::ClusterMemory;
 use super::pass::Driver;
-use super::ports::{Changed, Watching};
+use super::ports::{Changed, Cluster, ClusterId};
 use super::report::PassReport;
 
 /// With nothing to do, clusters are still looked at once a minute: an intent
@@ -20,143 +23,224 @@ use super::report::PassReport;
 const IDLE_S: i64 = 60;
 /// Deletions come in swarms; one pass serves all that come within this time.
 const GATHER: Duration = Duration::from_millis(50);
+/// How long a pass waits for the answers to its calls. Within the two seconds
+/// that a notice's own first step may take.
+const SETTLE: Duration = Duration::from_millis(1200);
 
-/// The handle by which everyone else asks for a pass and reads its report.
+/// The newest report of each cluster, by path. A cluster that no pass has
+/// worked on yet isn't in it.
+pub type Reports = BTreeMap<String, Arc<PassReport>>;
+
+/// Requests for a pass, counted.
 #[derive(Debug, Clone)]
-pub struct Wake {
-    requests: Arc<watch::Sender<u64>>,
-    look: Arc<AtomicBool>,
-    reports: watch::Receiver<Arc<PassReport>>,
+struct Requests {
+    /// The number of the last one.
+    serial: u64,
+    /// Nodes whose VM is to be looked at, by the request that wants it.
+    looks: VecDeque<(u64, String)>,
 }
 
-/// The loop's own end of the handle.
+/// Looks that are remembered for loops in the middle of a pass. One that is
+/// forgotten is made within a minute all the same.
+const LOOKS_MAX: usize = 256;
+
+/// The handle by which everyone else asks for passes and reads the reports.
+#[derive(Debug, Clone)]
+pub struct Wake {
+    requests: Arc<watch::Sender<Requests>>,
+    reports: watch::Receiver<Reports>,
+    clusters: usize,
+}
+
+/// The loops' own end of the handle.
 #[derive(Debug)]
-pub struct Loop {
-    requests: watch::Receiver<u64>,
-    look: Arc<AtomicBool>,
-    reports: watch::Sender<Arc<PassReport>>,
+pub struct Loops {
+    requests: watch::Receiver<Requests>,
+    reports: watch::Sender<Reports>,
 }
 
 /// Both ends. Requests count from one: the first pass, which finds what an
 /// earlier instance left, comes before any request.
 #[must_use]
-pub fn channel() -> (Wake, Loop) {
-    let (requests, requested) = watch::channel(1);
-    let (report, reports) = watch::channel(Arc::new(PassReport::default()));
-    let look = Arc::new(AtomicBool::new(false));
+pub fn channel(clusters: usize) -> (Wake, Loops) {
+    let (requests, requested) = watch::channel(Requests {
+        serial: 1,
+        looks: VecDeque::new(),
+    });
+    let (report, reports) = watch::channel(Reports::new());
+    let requests = Arc::new(requests);
     let wake = Wake {
-        requests: Arc::new(requests),
-        look: Arc::clone(&look),
+        requests,
         reports,
+        clusters,
     };
     (
         wake,
-        Loop {
+        Loops {
             requests: requested,
-            look,
             reports: report,
         },
     )
 }
 
 impl Wake {
-    /// Asks for a pass; with `look`, one that asks Compute about every VM.
-    /// Returns the number that [`Self::pass_after`] waits for.
+    /// Asks for a pass over every cluster. Returns the number that the waits
+    /// take.
     #[must_use]
-    pub fn request(&self, look: bool) -> u64 {
-        if look {
-            self.look.store(true, Ordering::Release);
-        }
+    pub fn request(&self) -> u64 {
+        self.request_with(None)
+    }
+
+    /// The same, and Compute is asked about the VM of this name at once.
+    #[must_use]
+    pub fn request_look(&self, name: &str) -> u64 {
+        self.request_with(Some(name))
+    }
+
+    fn request_with(&self, look: Option<&str>) -> u64 {
         let mut serial = 0;
-        self.requests.send_modify(|n| {
-            *n += 1;
-            serial = *n;
+        self.requests.send_modify(|requests| {
+            requests.serial += 1;
+            serial = requests.serial;
+            requests
+                .looks
+                .extend(look.map(|name| (serial, name.to_owned())));
+            if requests.looks.len() > LOOKS_MAX {
+                requests.looks.pop_front();
+            }
         });
         serial
     }
 
-    /// The report of a pass that began after request `serial`. `None` when
-    /// the loop has ended.
-    pub async fn pass_after(&self, serial: u64) -> Option<Arc<PassReport>> {
+    /// Returns once a pass that began after request `serial` has ended on one
+    /// cluster, or the loops have ended.
+    pub async fn pass_over(&self, cluster: &str, serial: u64) {
         let mut reports = self.reports.clone();
-        let report = reports
-            .wait_for(|report| report.serial >= serial)
-            .await
-            .ok()?;
-        Some(Arc::clone(&report))
+        let over = reports.wait_for(|all| all.get(cluster).is_some_and(|r| r.serial >= serial));
+        drop(over.await);
     }
 
-    /// The next report after `seen`.
-    pub async fn next_report(&self, seen: &Arc<PassReport>) -> Option<Arc<PassReport>> {
+    /// The same for all clusters.
+    pub async fn passes_over_all(&self, serial: u64) {
         let mut reports = self.reports.clone();
-        let report = reports
-            .wait_for(|report| !Arc::ptr_eq(report, seen))
-            .await
-            .ok()?;
-        Some(Arc::clone(&report))
+        let over = reports
+            .wait_for(|all| all.len() == self.clusters && all.values().all(|r| r.serial >= serial));
+        drop(over.await);
     }
 
-    /// The newest report.
+    /// Tells of every new report from now on.
     #[must_use]
-    pub fn report(&self) -> Arc<PassReport> {
-        Arc::clone(&self.reports.borrow())
+    pub fn watcher(&self) -> watch::Receiver<Reports> {
+        let mut reports = self.reports.clone();
+        reports.mark_unchanged();
+        reports
+    }
+
+    /// The newest reports.
+    #[must_use]
+    pub fn reports(&self) -> Reports {
+        self.reports.borrow().clone()
+    }
+
+    /// Whether every cluster has been worked on, or been found unreachable.
+    #[must_use]
+    pub fn all_seen(&self) -> bool {
+        self.reports.borrow().len() == self.clusters
     }
 }
 
 enum Reason {
     Asked,
     Due,
-    Watch(String, Changed),
+    Answered(Box<Called>),
+    Watch(Changed),
     Stop,
 }
 
-/// Runs passes until `stop` returns. A pass under way is finished.
-pub async fn run(driver: &Driver, mut ends: Loop, stop: impl Future<Output = ()>) {
-    let mut memory = Memory::default();
-    tokio::pin!(stop);
+/// Runs the loops of all clusters until `stop` shows true. Passes under way
+/// are finished.
+pub async fn run(driver: &Driver, ends: Loops, stop: watch::Receiver<bool>) {
+    let loops = driver
+        .clusters()
+        .iter()
+        .map(|cluster| run_one(driver, cluster, &ends, &stop));
+    let mut loops: FuturesUnordered<_> = loops.collect();
+    while loops.next().await.is_some() {}
+}
+
+async fn run_one(
+    driver: &Driver,
+    cluster: &Arc<dyn Cluster>,
+    ends: &Loops,
+    stop: &watch::Receiver<bool>,
+) {
+    let id = cluster.id();
+    let mut memory = ClusterMemory::default();
+    let mut calls: FuturesUnordered<Call> = FuturesUnordered::new();
+    let mut requests = ends.requests.clone();
+    let mut stop = stop.clone();
+    let mut seen = 0;
     loop {
         // Seen before looking for work, so that no request is lost.
-        let serial = *ends.requests.borrow_and_update();
-        if ends.look.swap(false, Ordering::AcqRel) {
-            memory.forget_looks();
+        let asked = requests.borrow_and_update().clone();
+        let looks = asked.looks.iter().filter(|(serial, _)| *serial > seen);
+        looks.for_each(|(_, name)| memory.forget_look(name));
+        seen = asked.serial;
+        let passed = driver.pass(cluster, &mut memory).await;
+        calls.extend(passed.calls);
+        settle_some(&mut calls, id, &mut memory).await;
+        let now = driver.clock().now();
+        let mut report = PassReport::new(id, &memory, now);
+        report.serial = asked.serial;
+        report.actions = passed.actions;
+        report.status = passed.status;
+        if let Some(at) = passed.again_at {
+            report.again_at(at);
         }
-        let report = Arc::new(driver.pass(&mut memory, serial).await);
-        let idle = shift(driver.clock().now(), IDLE_S);
+        let idle = shift(now, IDLE_S);
         let wake_at = report.wake_at.map_or(idle, |at| at.min(idle));
-        ends.reports.send_replace(report);
+        ends.reports.send_modify(|reports| {
+            reports.insert(id.path.clone(), Arc::new(report));
+        });
         let watching = memory.watching();
         let reason = tokio::select! {
             biased;
-            () = &mut stop => Reason::Stop,
-            changed = ends.requests.changed() => match changed {
+            _ = stop.wait_for(|stop| *stop) => Reason::Stop,
+            changed = requests.changed() => match changed {
                 Ok(()) => Reason::Asked,
                 Err(_) => Reason::Stop,
             },
-            (cluster, change) = watched(driver, &watching) => Reason::Watch(cluster, change),
+            Some(called) = calls.next() => Reason::Answered(Box::new(called)),
+            changed = cluster.changed(&watching) => Reason::Watch(changed),
             () = driver.clock().sleep_until(wake_at) => Reason::Due,
         };
         match reason {
-            Reason::Stop => return,
+            Reason::Stop => break,
             Reason::Asked | Reason::Due => {}
-            Reason::Watch(cluster, change) => {
-                if let Changed::Budget(namespace) = change {
-                    memory.forget_blocks(&cluster, &namespace);
-                }
+            Reason::Answered(called) => memory.settle(*called, id),
+            Reason::Watch(change) => {
+                memory.note_change(&change);
                 tokio::time::sleep(GATHER).await;
             }
         }
     }
+    // A call that is given up may still be carried out, and burns a budget's
+    // disruption if it isn't: those under way are waited for, within the time
+    // that stopping may take.
+    while let Some(called) = calls.next().await {
+        memory.settle(called, id);
+    }
 }
 
-async fn watched(driver: &Driver, watching: &[(String, Watching)]) -> (String, Changed) {
-    let mut watches = FuturesUnordered::new();
-    for (path, watching) in watching {
-        if let Some(cluster) = driver.cluster(path) {
-            watches.push(async move { (path.clone(), cluster.changed(watching).await) });
-        }
-    }
-    match watches.next().await {
-        Some(changed) => changed,
-        None => std::future::pending().await,
+/// Most calls are answered within a tenth of a second: a pass waits for them
+/// a little, so that its report and the next plan know of them.
+async fn settle_some(
+    calls: &mut FuturesUnordered<Call>,
+    cluster: &ClusterId,
+    memory: &mut ClusterMemory,
+) {
+    let until = Instant::now() + SETTLE;
+    while let Ok(Some(called)) = tokio::time::timeout_at(until, calls.next()).await {
+        memory.settle(called, cluster);
     }
 }

@@ -76,12 +76,18 @@ pub fn router(ingress: Ingress) -> Router {
 }
 
 async fn maintenances(State(ingress): State<Arc<Ingress>>) -> Response {
-    Json(json!({"maintenances": ingress.wake.report().maintenances})).into_response()
+    let reports = ingress.wake.reports();
+    let all: Vec<_> = reports
+        .values()
+        .flat_map(|report| &report.maintenances)
+        .collect();
+    Json(json!({"maintenances": all})).into_response()
 }
 
-/// Ready once a first pass has run: an earlier instance's work is known then.
+/// Ready once a first pass over every cluster has run: an earlier instance's
+/// work is known then, or the cluster is down.
 async fn ready(State(ingress): State<Arc<Ingress>>) -> StatusCode {
-    if ingress.wake.report().serial > 0 {
+    if ingress.wake.all_seen() {
         StatusCode::OK
     } else {
         StatusCode::SERVICE_UNAVAILABLE

@@ -21,7 +21,8 @@ use crate::telemetry::log::{self, Event, Subject};
 const BODY_MAX: usize = 1 << 20;
 /// A sender that needs longer for its body is cut off.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
-/// For Compute, the Node and up to three writes, each bounded by itself.
+/// For Compute, the Node and its write, each bounded by itself to five seconds,
+/// and a second write if somebody else was faster.
 const TAKE_TIMEOUT: Duration = Duration::from_secs(25);
 /// What a notice's own first step may add to its answer.
 const STEP_TIMEOUT: Duration = Duration::from_secs(2);
@@ -46,9 +47,9 @@ pub(super) async fn post(State(ingress): State<Arc<Ingress>>, request: Request) 
         Ok(Reading::Notice(notice)) => take(&ingress, &envelope, &notice).await,
         Ok(Reading::LiveMigration) => ignore(Ignored::LiveMigration),
         Ok(Reading::NotMaintenance) => ignore(Ignored::NotMaintenance),
-        Ok(Reading::WakeUp) => {
+        Ok(Reading::WakeUp(vm)) => {
             // Nobody waits for this pass: the look is all that is wanted.
-            let _serial = ingress.wake.request(true);
+            let _serial = ingress.wake.request_look(&vm.key());
             ignore(Ignored::NotMaintenance)
         }
     }
@@ -103,21 +104,27 @@ async fn take(ingress: &Ingress, envelope: &Envelope, notice: &Notice) -> Respon
         Err(_) => format!("it took over {} s", TAKE_TIMEOUT.as_secs()),
     };
     tracing::warn!("The notice for {} has to come again: {why}", notice.vm);
+    // A write whose answer was lost may have marked the node all the same.
+    let _serial = ingress.wake.request();
     Problem::later(why).into_response()
 }
 
 /// The effect is durable. One step for the node comes before the answer, so
 /// that its evictions get CPU on a platform that gives it to requests only.
 async fn acknowledge(ingress: &Ingress, node: &str, ack: Ack) -> Response {
-    match ack.outcome {
-        Told::Ignored => return ignore_with(ack, node),
-        Told::Unchanged => {}
-        Told::Marked | Told::Updated | Told::Scheduled | Told::Completed => {
-            let serial = ingress.wake.request(ack.outcome != Told::Marked);
-            let pass = ingress.wake.pass_after(serial);
-            // Longer isn't waited for: the loop and the next tick go on with it.
-            drop(tokio::time::timeout(STEP_TIMEOUT, pass).await);
-        }
+    if ack.outcome == Told::Ignored {
+        return ignore_with(ack, node);
+    }
+    // Also when nothing has changed: the write may have been that of a request
+    // whose answer, and whose step, were lost.
+    let serial = match ack.outcome {
+        Told::Marked | Told::Unchanged | Told::Ignored => ingress.wake.request(),
+        Told::Updated | Told::Scheduled | Told::Completed => ingress.wake.request_look(node),
+    };
+    if let Some(cluster) = &ack.cluster {
+        let pass = ingress.wake.pass_over(cluster, serial);
+        // Longer isn't waited for: the loop and the next tick go on with it.
+        drop(tokio::time::timeout(STEP_TIMEOUT, pass).await);
     }
     Json(ack).into_response()
 }

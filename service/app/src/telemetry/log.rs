@@ -1,5 +1,5 @@
 //! Log lines, one event each: the names are a closed list that dashboards and
-//! alerts rely on (INTERFACE, Logs). Lines are told at least once.
+//! alerts rely on. Lines are told at least once.
 
 use tracing::Level;
 
@@ -24,6 +24,8 @@ pub enum Event {
     DrainCompleted,
     DrainIncomplete,
     NodeUnmarked,
+    MarksReasserted,
+    MarksYielded,
     PermissionMissing,
     ClusterUnreachable,
     PassReport,
@@ -47,6 +49,8 @@ impl Event {
             Self::DrainCompleted => "drain_completed",
             Self::DrainIncomplete => "drain_incomplete",
             Self::NodeUnmarked => "node_unmarked",
+            Self::MarksReasserted => "marks_reasserted",
+            Self::MarksYielded => "marks_yielded",
             Self::PermissionMissing => "permission_missing",
             Self::ClusterUnreachable => "cluster_unreachable",
             Self::PassReport => "pass_report",
@@ -56,8 +60,12 @@ impl Event {
     fn level(self) -> Level {
         match self {
             Self::PermissionMissing | Self::ClusterUnreachable => Level::ERROR,
-            Self::GraceShortened | Self::PodForced | Self::DrainIncomplete => Level::WARN,
-            Self::NoticeRejected => Level::WARN,
+            Self::GraceShortened
+            | Self::PodForced
+            | Self::DrainIncomplete
+            | Self::MarksReasserted
+            | Self::MarksYielded
+            | Self::NoticeRejected => Level::WARN,
             Self::PassReport => Level::DEBUG,
             Self::NoticeReceived
             | Self::NoticeIgnored

@@ -33,9 +33,9 @@ pub(crate) async fn run(args: DemoArgs) -> Result<ExitCode, Failed> {
         speed,
         seed,
     } = args;
-    if !(1.0..=600.0).contains(&speed) {
+    if !(1.0..=300.0).contains(&speed) {
         return Err(Failed::Usage(anyhow::anyhow!(
-            "--speed {speed}: give a number from 1 to 600"
+            "--speed {speed}: give a number from 1 to 300"
         )));
     }
     let stop = signals::stop().map_err(|e| Failed::Other(e.into()))?;

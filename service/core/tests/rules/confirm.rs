@@ -161,7 +161,7 @@ fn the_node_and_policy_have_a_say() {
     };
     let plain = Node {
         labels: [].into(),
-        capacity: vec![],
+        capacity: [].into(),
         ..node()
     };
     assert_eq!(is(&plain, &accelerators, 1), ignored(Ignored::OutOfScope));

@@ -1,7 +1,7 @@
 //! When a maintenance is over, each of its ways and each "not yet".
 
 use drainwell_core::intent::Intent;
-use drainwell_core::lifecycle::{Next, look_due, next};
+use drainwell_core::lifecycle::{Next, look_due, next, reassert_due};
 use drainwell_core::notice::{Phase, Source};
 use drainwell_core::observed::{Answer, Instance, Look, Maintenance, Node};
 use drainwell_core::policy::Policy;
@@ -36,6 +36,8 @@ fn follows(intent: &Intent, node: &Node, look: &Look, now: Timestamp) -> &'stati
         Next::Keep => "keep",
         Next::Note(_) => "note",
         Next::Begin(_) => "begin",
+        Next::Reassert(_) => "reassert",
+        Next::Yield(_) => "yield",
         Next::Complete(_) => "complete",
         Next::Unmark(_) => "unmark",
     }
@@ -345,4 +347,66 @@ fn looks_are_a_minute_apart_and_closer_when_something_is_near() {
         look_due(&intent(), &marked(&intent()), &gone, at(1)),
         Some(at(60))
     );
+}
+
+#[test]
+fn marks_that_another_takes_away_are_put_back_three_times_and_then_not() {
+    let bare = |intent: &Intent| {
+        let mut node = marked(intent);
+        node.taints.clear();
+        node
+    };
+    let mut intent = intent();
+    let mut told = Vec::new();
+    for second in 1..400 {
+        let seen = look(at(second), vm());
+        match next(
+            &intent,
+            &bare(&intent),
+            &seen,
+            &Policy::default(),
+            at(second),
+        ) {
+            Next::Reassert(next) => {
+                told.push(format!("reassert {second}"));
+                intent = next;
+            }
+            Next::Yield(next) => {
+                told.push(format!("yield {second}"));
+                intent = next;
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(
+        told,
+        ["reassert 1", "reassert 31", "reassert 61", "yield 91"]
+    );
+    // Only once the first half minute is over is the next one due.
+    let once = Intent {
+        reasserted: 1,
+        reasserted_at: Some(at(1)),
+        ..super::worlds::intent()
+    };
+    assert_eq!(reassert_due(&once, &bare(&once)), Some(at(31)));
+    assert_eq!(reassert_due(&once, &marked(&once)), None);
+}
+
+#[test]
+fn a_label_with_a_value_of_another_is_not_fought_over() {
+    let mut node = marked(&intent());
+    node.labels.insert(
+        drainwell_core::keys::MAINTENANCE_LABEL.to_owned(),
+        "ONGOING".to_owned(),
+    );
+    node.taints.clear();
+    check(&intent(), &node, vm(), at(60), "keep");
+    // Nor are marks that were another's from the start.
+    let theirs = Intent {
+        ours: vec![],
+        ..intent()
+    };
+    let mut bare = marked(&intent());
+    bare.taints.clear();
+    check(&theirs, &bare, vm(), at(60), "keep");
 }

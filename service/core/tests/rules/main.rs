@@ -15,4 +15,5 @@ mod notice;
 mod plan;
 mod policy;
 mod properties;
+mod slice;
 mod worlds;

@@ -225,3 +225,33 @@ fn what_cannot_be_read_is_never_overwritten() {
     let merged = merged(&stored, &notice(Phase::Ongoing, t0()), &vm(), 1);
     assert!(matches!(merged, Merged::Unreadable(_)));
 }
+
+#[test]
+fn an_intent_whose_vm_is_unknown_belongs_to_the_next_notice_too() {
+    let unknown = Notice {
+        vm: drainwell_core::notice::Vm {
+            id: None,
+            ..notice(Phase::Ongoing, t0()).vm
+        },
+        ..notice(Phase::Ongoing, t0())
+    };
+    let policy = Policy::default();
+    let bare = drainwell_core::observed::Node {
+        annotations: [].into(),
+        ..node()
+    };
+    let facts = Facts {
+        notice: &unknown,
+        node: &bare,
+        instance: None,
+        policy: &policy,
+        now: at(1),
+    };
+    let first = marked(merge(&facts, &Stored::Nothing));
+    assert_eq!(first.instance_id(), None);
+    let known = Notice {
+        at: at(60),
+        ..notice(Phase::Ongoing, t0())
+    };
+    assert_eq!(onto(&first, &known, 61), Merged::Unchanged);
+}

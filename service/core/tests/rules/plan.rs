@@ -328,7 +328,7 @@ fn the_plan_says_when_to_look_again() {
     let mut seen = world(vec![web.clone()], t0());
     seen.attempts = blocked(&[&web], t0());
     let wake = plan(&seen, &intent(), &Policy::default(), at(1)).wake_at;
-    assert!(wake > at(1) && wake <= at(8), "{wake}");
+    assert!(wake > at(1) && wake <= at(12), "{wake}");
 }
 
 #[test]

@@ -74,6 +74,7 @@ fn any_world() -> impl Strategy<Value = (Observed, Intent, i64)> {
                     pods,
                     look,
                     attempts: [].into(),
+                    slice: None,
                     broken_gangs: [].into(),
                 },
                 intent,

@@ -37,7 +37,7 @@ pub(crate) fn node() -> Node {
         ready: true,
         ready_since: Some(at(-86_400)),
         boot_id: Some("boot-1".to_owned()),
-        capacity: vec!["cpu".to_owned(), keys::GPU_RESOURCE.to_owned()],
+        capacity: [(keys::GPU_RESOURCE.to_owned(), 8)].into(),
     }
 }
 
@@ -61,6 +61,9 @@ pub(crate) fn intent() -> Intent {
         seen_down: false,
         absent_since: None,
         drained_at: None,
+        slice_marked: false,
+        reasserted: 0,
+        reasserted_at: None,
         ours: vec![Mark::Label, Mark::Taint],
         label_value: "true".to_owned(),
         unknown: serde_json::Map::new(),
@@ -204,6 +207,7 @@ pub(crate) fn world(pods: Vec<Pod>, now: Timestamp) -> Observed {
         pods,
         look: look(now, vm()),
         attempts: BTreeMap::new(),
+        slice: None,
         broken_gangs: [].into(),
     }
 }

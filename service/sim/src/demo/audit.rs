@@ -1,4 +1,4 @@
-//! Audit log entries in the shape that Compute Engine writes them (FACTS §1).
+//! Audit log entries in the shape that Compute Engine writes them.
 
 use drainwell_core::notice::Vm;
 use drainwell_core::observed::Maintenance;

@@ -1,6 +1,6 @@
 //! A log sink and a Pub/Sub push subscription: each audit log entry of the
 //! world's Compute Engine is pushed to the service, and pushed again until it
-//! is acknowledged (FACTS §4).
+//! is acknowledged.
 
 use std::time::Duration;
 

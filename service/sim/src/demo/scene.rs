@@ -1,8 +1,9 @@
 //! The scene: a cluster with a GPU node, a spare one, a node of ordinary
 //! machines, and a TPU slice of two hosts.
 //!
-//! The numbers leave room: no grace comes near its deadline, so that a slow
-//! machine plays the same story.
+//! The numbers leave room: between what a pod asks for and its deadline lie
+//! three simulated minutes at the least, so that a slow machine plays the same
+//! story.
 
 use drainwell_app::clock::Clock;
 use drainwell_app::driver::ports::ClusterId;
@@ -203,7 +204,7 @@ fn add_tpu_pods(world: &World, node: &str, index: usize) {
     world.add_pod(
         Some(node),
         PodSpec::new("research", &name, Owner::Job)
-            .stops(240, 90)
+            .stops(120, 90)
             .label("jobset.sigs.k8s.io/jobset-name", "gemma-tune")
             .label("batch.kubernetes.io/job-name", "gemma-tune-worker-0")
             .annotation(

@@ -1,4 +1,4 @@
-//! Disruption budgets, with the Eviction API's semantics (FACTS §10): only
+//! Disruption budgets, with the Eviction API's semantics: only
 //! Running and Ready pods count, and only such pods are held back.
 
 use drainwell_core::action::Outcome;
@@ -106,13 +106,12 @@ impl State {
 
     /// The Eviction API.
     pub(super) fn evict(&mut self, pod: &PodRef, grace_s: Option<u32>) -> Outcome {
-        let Some(state) = self
-            .pods
-            .get(&key_of(pod))
-            .filter(|s| s.pod.id.uid == pod.uid)
-        else {
+        let Some(state) = self.pods.get(&key_of(pod)) else {
             return Outcome::Done;
         };
+        if self.names_another(pod) {
+            return Outcome::Stale;
+        }
         let own_s = state.pod.grace_s;
         match self.against(state) {
             Against::Nothing => {
@@ -123,11 +122,8 @@ impl State {
                 self.note_pod(pod, PodChange::Blocked { budget: name });
                 Outcome::Blocked { why }
             }
-            Against::TooMany => Outcome::Retry {
-                why: "This pod has more than one PodDisruptionBudget, which the eviction \
-                      subresource does not support."
-                    .to_owned(),
-                after_s: None,
+            Against::TooMany => Outcome::Blocked {
+                why: "more than one disruption budget covers the pod".to_owned(),
             },
         }
     }

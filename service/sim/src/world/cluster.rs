@@ -4,7 +4,6 @@ use async_trait::async_trait;
 use drainwell_app::driver::ports::{CallError, Changed, Cluster, ClusterId, PodList, Watching};
 use drainwell_core::action::Outcome;
 use drainwell_core::edit::NodeEdit;
-use drainwell_core::keys;
 use drainwell_core::observed::{Node, PodRef};
 use jiff::Timestamp;
 
@@ -23,13 +22,9 @@ impl Cluster for World {
         Ok(self.find_node(name))
     }
 
-    async fn managed_nodes(&self) -> Result<Vec<Node>, CallError> {
+    async fn nodes(&self, label: &str, value: &str) -> Result<Vec<Node>, CallError> {
         self.wait_for_call().await;
-        let managed = |node: &&Node| {
-            node.labels
-                .get(keys::MANAGED_LABEL)
-                .is_some_and(|value| value == "true")
-        };
+        let managed = |node: &&Node| node.labels.get(label).is_some_and(|v| v == value);
         Ok(self.look(|state| {
             state
                 .nodes
@@ -75,18 +70,18 @@ impl Cluster for World {
         let mut since = None;
         self.until(|state| {
             let since = *since.get_or_insert(state.revision);
-            let pods = watching.nodes.iter().any(|(node, version)| {
+            let changed = watching.nodes.iter().find(|(node, awaited)| {
                 // A version that can't be read is a watch that is lost.
-                let Ok(listed_at) = version.parse::<u64>() else {
+                let Ok(listed_at) = awaited.version.parse::<u64>() else {
                     return true;
                 };
                 state
                     .nodes
-                    .get(node)
+                    .get(*node)
                     .is_none_or(|n| n.pods_changed > listed_at)
             });
-            if pods {
-                return Some(Changed::Pods);
+            if let Some((node, _)) = changed {
+                return Some(Changed::Pods(Some(node.clone())));
             }
             let freed = watching
                 .budgets
@@ -99,6 +94,9 @@ impl Cluster for World {
 }
 
 fn delete(state: &mut State, pod: &PodRef, grace_s: Option<u32>, way: Way) -> Outcome {
+    if state.names_another(pod) {
+        return Outcome::Stale;
+    }
     let Some(found) = state.pod_mut(pod) else {
         return Outcome::Done;
     };

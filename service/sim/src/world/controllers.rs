@@ -8,7 +8,7 @@ use super::state::{Event, State};
 use crate::journal::PodChange;
 use crate::spec::{Owner, PodSpec};
 
-/// A Job's replacement comes this much after its pod is gone (FACTS §9).
+/// A Job's replacement comes this much after its pod is gone.
 const JOB_DELAY_S: u32 = 10;
 
 impl State {
@@ -110,10 +110,10 @@ impl State {
             return false;
         };
         let running = self.pods_on(name).filter(|p| p.life != Life::Finished);
-        let used: u32 = running.map(|p| p.spec.accelerators).sum();
+        let used: u64 = running.map(|p| u64::from(p.spec.accelerators)).sum();
         node.node.ready
             && admits(&node.node.taints, spec)
-            && used + spec.accelerators <= node.accelerators
+            && used + u64::from(spec.accelerators) <= node.accelerators
     }
 }
 

@@ -134,7 +134,7 @@ impl State {
         };
         let notice_s = machine.maintenance.as_ref().map_or(0, |spec| spec.notice_s);
         if let Some(shown) = &mut machine.instance.maintenance {
-            // Starting a maintenance rewrites its window (FACTS §2).
+            // Starting a maintenance rewrites its window.
             shown.ongoing = true;
             shown.start = Some(now);
             shown.end = Some(shift(now, WINDOW_S));

@@ -24,7 +24,7 @@ const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 pub(super) struct NodeState {
     pub(super) node: Node,
     /// How many accelerators it has.
-    pub(super) accelerators: u32,
+    pub(super) accelerators: u64,
     /// The resourceVersion at which its pods last changed.
     pub(super) pods_changed: u64,
     /// Whether the journal's last word is that it is marked.
@@ -48,7 +48,10 @@ impl State {
             instance_id.to_string(),
         );
         let revision = self.bump();
-        let (capacity, accelerators) = spec.accelerators.unzip();
+        let capacity = spec.accelerators.into_iter();
+        let capacity: BTreeMap<String, u64> =
+            capacity.map(|(resource, n)| (resource, n.into())).collect();
+        let accelerators = capacity.values().sum();
         let node = Node {
             uid: self.seed.uuid(&format!("node {name}")),
             resource_version: revision.to_string(),
@@ -59,10 +62,9 @@ impl State {
             ready: true,
             ready_since: Some(shift(self.now, -86_400)),
             boot_id: Some(self.seed.uuid(&format!("boot {name} 1"))),
-            capacity: capacity.into_iter().collect(),
+            capacity,
             name: name.clone(),
         };
-        let accelerators = accelerators.unwrap_or_default();
         self.machines.insert(name.clone(), machine);
         self.nodes.insert(
             name,

@@ -173,6 +173,13 @@ impl State {
             .filter(|state| state.pod.id.uid == pod.uid)
     }
 
+    /// Whether the name belongs to a pod with another UID: an API server
+    /// answers 409 then.
+    pub(super) fn names_another(&self, pod: &PodRef) -> bool {
+        let there = self.pods.get(&key_of(pod));
+        there.is_some_and(|state| state.pod.id.uid != pod.uid)
+    }
+
     pub(super) fn pod_ready(&mut self, pod: &PodRef) {
         if let Some(state) = self.pod_mut(pod)
             && state.life == Life::Starting

@@ -46,7 +46,10 @@ async fn marks_go_on_and_come_off_and_the_taints_of_others_stay() {
         assert!(marked.termination_taint().is_some());
         assert_eq!(marked.labels[keys::MAINTENANCE_LABEL], "true");
         assert_ne!(marked.resource_version, before.resource_version);
-        let managed = world.managed_nodes().await.unwrap();
+        let managed = world
+            .nodes(drainwell_core::keys::MANAGED_LABEL, "true")
+            .await
+            .unwrap();
         assert_eq!(managed, std::slice::from_ref(&marked));
         let (edit, stays) = edit::unmark(&marked, &written);
         assert_eq!(stays, None);

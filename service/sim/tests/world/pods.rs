@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use drainwell_app::driver::ports::{Changed, Cluster as _, Watching};
+use drainwell_app::driver::ports::{Awaited, Changed, Cluster as _, Watching};
 use drainwell_core::action::Outcome;
 use drainwell_core::keys;
 use drainwell_core::observed::PodRef;
@@ -37,9 +37,9 @@ async fn a_pod_with_another_uid_is_not_touched() {
         ..there.clone()
     };
     let now = world.clock().now();
-    assert_eq!(world.evict(&other, None).await, Outcome::Done);
-    assert_eq!(world.force(&other, None, now).await, Outcome::Done);
-    assert_eq!(world.shorten(&other, 1).await, Outcome::Done);
+    assert_eq!(world.evict(&other, None).await, Outcome::Stale);
+    assert_eq!(world.force(&other, None, now).await, Outcome::Stale);
+    assert_eq!(world.shorten(&other, 1).await, Outcome::Stale);
     pass(60).await;
     assert_eq!(course(&world, &there), []);
     assert_eq!(world.pods_on(NODE).len(), 1);
@@ -132,7 +132,7 @@ async fn a_budget_holds_back_only_pods_that_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_budgets_on_one_pod_are_an_error_of_the_api() {
+async fn two_budgets_on_one_pod_block_it() {
     let world = world();
     let chat = world.add_pod(Some(NODE), pod("chat", Owner::Nobody).label("app", "chat"));
     world.add_budget(budget(0));
@@ -141,7 +141,7 @@ async fn two_budgets_on_one_pod_are_an_error_of_the_api() {
         ..budget(0)
     });
     let outcome = world.evict(&chat, None).await;
-    assert!(matches!(outcome, Outcome::Retry { .. }), "{outcome:?}");
+    assert!(matches!(outcome, Outcome::Blocked { .. }), "{outcome:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -249,7 +249,11 @@ async fn a_watch_wakes_when_a_pod_of_its_node_is_gone() {
     let here = world.add_pod(Some(NODE), pod("a", Owner::Nobody).stops(60, 20));
     let elsewhere = world.add_pod(Some(SPARE), pod("b", Owner::Nobody).stops(60, 5));
     let version = world.pods(NODE).await.unwrap().version;
-    let nodes = [(NODE.to_owned(), version)].into();
+    let awaited = Awaited {
+        version,
+        uids: [].into(),
+    };
+    let nodes = [(NODE.to_owned(), awaited)].into();
     let watching = Watching {
         nodes,
         ..Watching::default()
@@ -259,9 +263,12 @@ async fn a_watch_wakes_when_a_pod_of_its_node_is_gone() {
     }
     let begin = world.clock().now();
     let changed = tokio::time::timeout(Duration::from_secs(60), world.changed(&watching)).await;
-    assert_eq!(changed, Ok(Changed::Pods));
+    assert_eq!(changed, Ok(Changed::Pods(Some(NODE.to_owned()))));
     let waited_s = world.clock().now().duration_since(begin).as_secs();
     assert!((19..23).contains(&waited_s), "{waited_s}");
     // From the old version it wakes again, for nothing was missed.
-    assert_eq!(world.changed(&watching).await, Changed::Pods);
+    assert_eq!(
+        world.changed(&watching).await,
+        Changed::Pods(Some(NODE.to_owned()))
+    );
 }

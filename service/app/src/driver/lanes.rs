@@ -1,0 +1,221 @@
+//! One budget of API calls a cluster, in lanes: while a mark waits for the
+//! cluster, no eviction is sent to it. How many evictions are under way at
+//! once follows what the server gives.
+//!
+//! The number grows with every answer and falls when the server throttles or
+//! fails. Latency is no sign: an eviction that closely follows another takes
+//! 100 ms at the least, because the server lists budgets through its watch
+//! cache, and that is no congestion.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use drainwell_core::action::Outcome;
+use drainwell_core::edit::NodeEdit;
+use drainwell_core::observed::{Node, PodRef};
+use jiff::Timestamp;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::ports::{CallError, Changed, Cluster, ClusterId, PodList, Watching};
+
+/// An API server on two cores gave the most evictions a second at 64 at once.
+const LIMIT_MAX: f64 = 64.0;
+const LIMIT_FIRST: f64 = 16.0;
+const LIMIT_MIN: f64 = 2.0;
+/// A swarm of bad answers belongs to one cause: it lowers the limit once.
+const CALM: Duration = Duration::from_secs(1);
+
+/// A cluster whose calls go through lanes.
+pub struct Laned {
+    inner: Arc<dyn Cluster>,
+    /// Marks under way or waiting.
+    marks: watch::Sender<usize>,
+    evictions: Limit,
+}
+
+impl Laned {
+    /// Puts a cluster behind lanes.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Cluster>) -> Self {
+        Self {
+            inner,
+            marks: watch::Sender::new(0),
+            evictions: Limit::new(),
+        }
+    }
+
+    async fn evicting(&self, call: impl Future<Output = Outcome>) -> Outcome {
+        let _slot = loop {
+            let slot = self.evictions.acquire().await;
+            if *self.marks.borrow() == 0 {
+                break slot;
+            }
+            drop(slot);
+            // It fails only when the sender is gone, and that is ours.
+            drop(self.marks.subscribe().wait_for(|marks| *marks == 0).await);
+        };
+        let outcome = call.await;
+        self.evictions.learn(&outcome);
+        outcome
+    }
+}
+
+/// A mark under way; evictions wait until it is dropped.
+struct MarkUnderWay<'a>(&'a watch::Sender<usize>);
+
+impl<'a> MarkUnderWay<'a> {
+    fn new(marks: &'a watch::Sender<usize>) -> Self {
+        marks.send_modify(|n| *n += 1);
+        Self(marks)
+    }
+}
+
+impl Drop for MarkUnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|n| *n -= 1);
+    }
+}
+
+#[async_trait]
+impl Cluster for Laned {
+    fn id(&self) -> &ClusterId {
+        self.inner.id()
+    }
+
+    async fn node(&self, name: &str) -> Result<Option<Node>, CallError> {
+        let _mark = MarkUnderWay::new(&self.marks);
+        self.inner.node(name).await
+    }
+
+    async fn nodes(&self, label: &str, value: &str) -> Result<Vec<Node>, CallError> {
+        self.inner.nodes(label, value).await
+    }
+
+    async fn pods(&self, node: &str) -> Result<PodList, CallError> {
+        self.inner.pods(node).await
+    }
+
+    async fn edit_node(&self, edit: &NodeEdit) -> Result<Node, CallError> {
+        let _mark = MarkUnderWay::new(&self.marks);
+        self.inner.edit_node(edit).await
+    }
+
+    async fn evict(&self, pod: &PodRef, grace_s: Option<u32>) -> Outcome {
+        self.evicting(self.inner.evict(pod, grace_s)).await
+    }
+
+    async fn force(&self, pod: &PodRef, grace_s: Option<u32>, now: Timestamp) -> Outcome {
+        self.evicting(self.inner.force(pod, grace_s, now)).await
+    }
+
+    async fn shorten(&self, pod: &PodRef, grace_s: u32) -> Outcome {
+        self.evicting(self.inner.shorten(pod, grace_s)).await
+    }
+
+    async fn changed(&self, watching: &Watching) -> Changed {
+        self.inner.changed(watching).await
+    }
+}
+
+/// How many calls may be under way: additive increase, multiplicative decrease.
+struct Limit {
+    state: Mutex<LimitState>,
+    freed: watch::Sender<()>,
+}
+
+struct LimitState {
+    limit: f64,
+    under_way: usize,
+    lowered: Option<Instant>,
+}
+
+struct Slot<'a>(&'a Limit);
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        self.0.locked(|state| state.under_way -= 1);
+        self.0.freed.send_replace(());
+    }
+}
+
+impl Limit {
+    fn new() -> Self {
+        let state = LimitState {
+            limit: LIMIT_FIRST,
+            under_way: 0,
+            lowered: None,
+        };
+        Self {
+            state: Mutex::new(state),
+            freed: watch::Sender::new(()),
+        }
+    }
+
+    fn locked<T>(&self, change: impl FnOnce(&mut LimitState) -> T) -> T {
+        // Numbers can't be left half written by a panic.
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    async fn acquire(&self) -> Slot<'_> {
+        let mut freed = self.freed.subscribe();
+        loop {
+            let free = self.locked(|state| {
+                #[expect(clippy::cast_precision_loss, reason = "it stays under a hundred")]
+                let free = (state.under_way as f64) < state.limit.floor();
+                state.under_way += usize::from(free);
+                free
+            });
+            if free {
+                return Slot(self);
+            }
+            // It fails only when the sender is gone, and that is ours.
+            drop(freed.changed().await);
+        }
+    }
+
+    fn learn(&self, outcome: &Outcome) {
+        self.locked(|state| match outcome {
+            Outcome::Retry { .. } => {
+                if state.lowered.is_none_or(|at| at.elapsed() > CALM) {
+                    state.limit = (state.limit * 0.6).max(LIMIT_MIN);
+                    state.lowered = Some(Instant::now());
+                }
+            }
+            Outcome::Done | Outcome::Blocked { .. } | Outcome::Stale | Outcome::Refused { .. } => {
+                state.limit = (state.limit + 1.0 / state.limit).min(LIMIT_MAX);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limit_after(outcomes: &[(Outcome, u32)]) -> f64 {
+        let limit = Limit::new();
+        for (outcome, times) in outcomes {
+            (0..*times).for_each(|_| limit.learn(outcome));
+        }
+        limit.locked(|state| state.limit)
+    }
+
+    #[test]
+    fn the_limit_grows_with_answers_and_falls_once_for_a_swarm_of_bad_ones() {
+        let down = || Outcome::Retry {
+            why: "HTTP 500".to_owned(),
+            after_s: None,
+        };
+        assert!(limit_after(&[(Outcome::Done, 200)]) > LIMIT_FIRST + 8.0);
+        assert!(limit_after(&[(Outcome::Done, 100_000)]) <= LIMIT_MAX);
+        let fallen = limit_after(&[(down(), 50)]);
+        assert!(
+            fallen < LIMIT_FIRST && fallen > LIMIT_FIRST / 2.0,
+            "{fallen}"
+        );
+        let why = "a budget".to_owned();
+        assert!(limit_after(&[(Outcome::Blocked { why }, 50)]) > LIMIT_FIRST);
+    }
+}

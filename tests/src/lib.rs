@@ -12,6 +12,7 @@
 )]
 
 pub mod audit;
+pub mod command;
 pub mod compute;
 pub mod control_plane;
 pub mod fixture;

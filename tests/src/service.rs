@@ -19,6 +19,7 @@ use crate::wait::{eventually, millis, secs};
 mod setup;
 
 pub use setup::Setup;
+pub(crate) use setup::program;
 
 const START_WITHIN: Duration = Duration::from_secs(30);
 /// More than the service takes for any request: a tick holds its own for long.

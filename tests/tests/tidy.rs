@@ -202,9 +202,3 @@ fn the_policy_in_the_readme_is_the_default() {
         "its example override has an effect"
     );
 }
-
-#[test]
-fn the_service_is_granted_only_what_the_readme_tells_people_to_apply() {
-    assert!(text("README.md").contains("deploy/rbac.yaml"));
-    assert!(text("deploy/rbac.yaml").contains("kind: ClusterRole"));
-}

@@ -12,7 +12,8 @@ pub struct Clock(Pace);
 
 #[derive(Debug, Clone, Copy)]
 enum Pace {
-    System,
+    /// The system's clock, and by how much the true time is ahead of it.
+    System(SignedDuration),
     Scaled {
         from: Timestamp,
         started: Instant,
@@ -27,7 +28,13 @@ impl Clock {
     /// The system's clock.
     #[must_use]
     pub fn system() -> Self {
-        Self(Pace::System)
+        Self(Pace::System(SignedDuration::ZERO))
+    }
+
+    /// The system's clock, put right by so much.
+    #[must_use]
+    pub fn corrected(by: SignedDuration) -> Self {
+        Self(Pace::System(by))
     }
 
     /// A clock that shows `from` now and runs `speed` times as fast.
@@ -44,7 +51,10 @@ impl Clock {
     #[must_use]
     pub fn now(&self) -> Timestamp {
         match self.0 {
-            Pace::System => Timestamp::now(),
+            Pace::System(by) => {
+                let now = Timestamp::now();
+                now.checked_add(by).unwrap_or(now)
+            }
             Pace::Scaled {
                 from,
                 started,
@@ -68,7 +78,7 @@ impl Clock {
                 return;
             }
             let speed = match self.0 {
-                Pace::System => 1.0,
+                Pace::System(_) => 1.0,
                 Pace::Scaled { speed, .. } => speed,
             };
             // A little more than needed, so that a rounded nap isn't a busy loop.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use drainwell_core::policy::Policies;
 
@@ -40,7 +41,7 @@ pub struct ServeArgs {
     auth: Auth,
 
     /// Allow `--auth none` on a listener that others can reach
-    #[arg(long, env = "DRAINWELL_INSECURE")]
+    #[arg(long, env = "DRAINWELL_INSECURE", value_parser = BoolishValueParser::new())]
     insecure: bool,
 
     /// Whether Compute Engine must confirm a notice before a node is marked
@@ -66,7 +67,7 @@ pub struct ServeArgs {
     tick_hold: u64,
 
     /// Decide, log and report, but write nothing
-    #[arg(long, env = "DRAINWELL_DRY_RUN")]
+    #[arg(long, env = "DRAINWELL_DRY_RUN", value_parser = BoolishValueParser::new())]
     dry_run: bool,
 
     /// Base URL of the Compute Engine API
@@ -171,7 +172,12 @@ fn check_endpoint(endpoint: &str) -> anyhow::Result<()> {
     }
 }
 
-fn read_policies(file: Option<PathBuf>, inline: Option<String>) -> anyhow::Result<Policies> {
+/// Reads the policies from `--policy-file` or `DRAINWELL_POLICY`, if one of them
+/// is given.
+///
+/// # Errors
+/// One sentence that names the setting and what is wrong with it.
+pub fn read_policies(file: Option<PathBuf>, inline: Option<String>) -> anyhow::Result<Policies> {
     let inline = inline.filter(|text| !text.is_empty());
     match (file, inline) {
         (Some(_), Some(_)) => {

@@ -169,12 +169,12 @@ impl Intake {
                 label(keys::VM_CLUSTER_NAME),
             )
         });
+        let labelled = home.as_ref().is_some_and(|(_, name)| name.is_some());
         let path = match home {
             Some((Some(location), Some(name))) => {
                 Some(format!("{}/{location}/{name}", notice.vm.project))
             }
-            Some(_) => return Err(End::Ignored(Ignored::NotAGkeNode)),
-            None => None,
+            Some(_) | None => None,
         };
         let name = instance
             .as_ref()
@@ -201,7 +201,8 @@ impl Intake {
                     instance,
                 ))
             }
-            None => Err(self.absent(notice, instance.as_ref(), named.is_some(), path.is_some())),
+            None if instance.is_some() && !labelled => Err(End::Ignored(Ignored::NotAGkeNode)),
+            None => Err(self.absent(notice, instance.as_ref(), named.is_some(), labelled)),
         }
     }
 
@@ -267,7 +268,7 @@ impl Intake {
         }
         for _ in 0..MERGES_MAX {
             let now = self.clock.now();
-            go_on(confirm::by_node(notice, &found.node, policy, now))?;
+            go_on(confirm::by_node(notice, &found.node, instance, policy, now))?;
             let facts = Facts {
                 notice,
                 node: &found.node,
@@ -290,6 +291,24 @@ impl Intake {
         ))
     }
 
+    /// Puts the managed label back if somebody took it away: no pass would find
+    /// the node without it. `false` when the Node has changed meanwhile.
+    async fn keep_managed(&self, found: &Found<'_>, open: Option<&Intent>) -> Result<bool, End> {
+        let Found { cluster, node, .. } = found;
+        let Some(open) = open.filter(|_| !node.labels.contains_key(keys::MANAGED_LABEL)) else {
+            return Ok(true);
+        };
+        if self.dry_run {
+            return Ok(true);
+        }
+        let (patch, _) = edit::write(node, open, &open.label_value);
+        match cluster.edit_node(&patch).await {
+            Ok(_) => Ok(true),
+            Err(CallError::Stale) => Ok(false),
+            Err(error) => Err(refused(&error, cluster.id(), node, open)),
+        }
+    }
+
     /// Writes what a merge came to; `None` when the Node has changed meanwhile.
     async fn put(&self, found: &Found<'_>, merged: Merged) -> Result<Option<Ack>, End> {
         let Found {
@@ -310,7 +329,11 @@ impl Intake {
                     Stored::Intent(intent) => Some(intent),
                     Stored::Nothing | Stored::Unreadable(_) => None,
                 };
-                return Ok(Some(ack(Told::Unchanged, open.as_deref())));
+                let ack = ack(Told::Unchanged, open.as_deref());
+                return self
+                    .keep_managed(found, open.as_deref())
+                    .await
+                    .map(|kept| kept.then_some(ack));
             }
             Merged::Stale => return Err(End::Ignored(Ignored::Stale)),
             Merged::Unreadable(why) => {

@@ -5,6 +5,8 @@
 //!                          ▲
 //!            cluster (Kubernetes), cloud (Compute)  and the simulated world
 //! ```
+//!
+//! `manual` drains one node by hand, through the same driver.
 
 pub mod clock;
 pub mod cloud;
@@ -13,5 +15,6 @@ pub mod config;
 pub mod driver;
 pub mod ingress;
 pub mod intake;
+pub mod manual;
 pub mod serve;
 pub mod telemetry;

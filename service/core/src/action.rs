@@ -102,6 +102,6 @@ pub struct Attempt {
     pub at: Timestamp,
     /// With what result.
     pub outcome: Outcome,
-    /// How many tries in a row ended with `Retry`.
+    /// How many tries in a row ended with `Retry` or `Blocked`, this one too.
     pub failures: u32,
 }

@@ -113,12 +113,23 @@ fn overlaps(notice: &Notice, start: Option<Timestamp>, end: Option<Timestamp>) -
 }
 
 /// Checks that need the Node: may we touch it, and did it come up since?
+/// `vm` is what Compute says, if it was asked.
 #[must_use]
-pub fn by_node(notice: &Notice, node: &Node, policy: &Policy, now: Timestamp) -> Verdict {
+pub fn by_node(
+    notice: &Notice,
+    node: &Node,
+    vm: Option<&Instance>,
+    policy: &Policy,
+    now: Timestamp,
+) -> Verdict {
     if let (Some(told), Some(has)) = (notice.vm.id, node.instance_id())
         && told != has
     {
-        return Verdict::Ignored(Ignored::InstanceReplaced);
+        return if vm.is_some_and(|vm| vm.id == told) {
+            Verdict::TooEarly("the Node still bears the id of an earlier VM".to_owned())
+        } else {
+            Verdict::Ignored(Ignored::InstanceReplaced)
+        };
     }
     if node.skipped() {
         return Verdict::Ignored(Ignored::Skipped);
@@ -127,11 +138,14 @@ pub fn by_node(notice: &Notice, node: &Node, policy: &Policy, now: Timestamp) ->
     if policy.scope == Scope::Accelerators && kind == Kind::Other {
         return Verdict::Ignored(Ignored::OutOfScope);
     }
+    let begun = vm
+        .and_then(|vm| vm.maintenance.as_ref())
+        .is_some_and(|m| m.ongoing);
     match notice.phase {
-        Phase::Scheduled if policy.scheduled == Scheduled::Ignore => {
+        Phase::Scheduled if policy.scheduled == Scheduled::Ignore && !begun => {
             Verdict::Ignored(Ignored::OutOfScope)
         }
-        Phase::Ongoing if is_stale(notice, node, policy.windows.of(kind), now) => {
+        Phase::Ongoing if is_stale(notice, node, vm, policy.windows.of(kind), now) => {
             Verdict::Ignored(Ignored::Stale)
         }
         Phase::Scheduled | Phase::Ongoing | Phase::Completed => Verdict::Confirmed,
@@ -139,8 +153,16 @@ pub fn by_node(notice: &Notice, node: &Node, policy: &Policy, now: Timestamp) ->
 }
 
 /// A stop that the node has come up from, or a deadline more than one window
-/// back.
-fn is_stale(notice: &Notice, node: &Node, window_s: i64, now: Timestamp) -> bool {
+/// back. Where Compute isn't asked, a node that came up since is the only sign
+/// that an ongoing maintenance is over: a notice delivered twice must not
+/// drain it again.
+fn is_stale(
+    notice: &Notice,
+    node: &Node,
+    vm: Option<&Instance>,
+    window_s: i64,
+    now: Timestamp,
+) -> bool {
     let came_up = node.ready && node.ready_since.is_some_and(|since| since > notice.at);
-    (notice.stopping && came_up) || now > shift(notice.at, 2 * window_s)
+    (came_up && (notice.stopping || vm.is_none())) || now > shift(notice.at, 2 * window_s)
 }

@@ -71,6 +71,9 @@ pub struct Intent {
     /// When nothing was left to evict.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drained_at: Option<Timestamp>,
+    /// When it was taken for over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed_at: Option<Timestamp>,
     /// The other nodes of its TPU slice have been marked because of it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub slice_marked: bool,

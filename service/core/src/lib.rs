@@ -15,6 +15,7 @@ pub mod edit;
 pub mod intent;
 pub mod keys;
 pub mod lifecycle;
+pub mod manual;
 pub mod merge;
 pub mod notice;
 pub mod observed;

@@ -85,15 +85,56 @@ pub fn next(intent: &Intent, node: &Node, look: &Look, policy: &Policy, now: Tim
         Some((_, Answer::NoInstance)) => false,
         None => true,
     };
+    if completed_too_early(intent, fresh) {
+        // It goes on while there is time.
+        let again = Intent {
+            phase: Phase::Ongoing,
+            completed_at: None,
+            ..noted.clone()
+        };
+        return if now < intent.deadline {
+            Next::Note(again)
+        } else {
+            kept(intent, noted)
+        };
+    }
     match over(&noted, node, look, now) {
         Some(why) if runs && node.ready => Next::Unmark(why),
         Some(_) if intent.phase == Phase::Ongoing => Next::Complete(Intent {
             phase: Phase::Completed,
+            completed_at: Some(now),
             ..noted
         }),
         None if marks_lost(intent, node) => defend(noted, intent, now),
-        Some(_) | None if noted != *intent => Next::Note(noted),
-        Some(_) | None => Next::Keep,
+        Some(_) | None => kept(intent, noted),
+    }
+}
+
+/// Whether Compute shows it ongoing well after it was taken for over: what it
+/// said before, or may still say a little later, proves nothing.
+fn completed_too_early(intent: &Intent, fresh: Option<(Timestamp, &Answer)>) -> bool {
+    let taken = intent
+        .completed_at
+        .filter(|_| intent.phase == Phase::Completed);
+    let later = taken
+        .zip(fresh)
+        .is_some_and(|(taken, (at, _))| apart(taken, at, APART_S));
+    later && shown_ongoing(fresh)
+}
+
+/// Nothing happens but what was noted, if anything was.
+fn kept(intent: &Intent, noted: Intent) -> Next {
+    if noted == *intent {
+        Next::Keep
+    } else {
+        Next::Note(noted)
+    }
+}
+
+fn shown_ongoing(fresh: Option<(Timestamp, &Answer)>) -> bool {
+    match fresh {
+        Some((_, Answer::Instance(vm))) => vm.maintenance.as_ref().is_some_and(|m| m.ongoing),
+        Some((_, Answer::NoInstance)) | None => false,
     }
 }
 
@@ -117,11 +158,7 @@ fn defend(noted: Intent, intent: &Intent, now: Timestamp) -> Next {
         .is_none_or(|at| apart(at, now, REASSERT_EVERY_S));
     let count = intent.reasserted;
     if intent.phase != Phase::Ongoing || count > REASSERT_MAX || !rested {
-        return if noted == *intent {
-            Next::Keep
-        } else {
-            Next::Note(noted)
-        };
+        return kept(intent, noted);
     }
     let next = Intent {
         reasserted: count + 1,
@@ -156,10 +193,7 @@ fn note_signs(intent: &Intent, node: &Node, fresh: Option<(Timestamp, &Answer)>)
         Some((_, Answer::NoInstance)) | None => None,
     };
     if let Some((at, _)) = fresh {
-        if vm
-            .and_then(|vm| vm.maintenance.as_ref())
-            .is_some_and(|m| m.ongoing)
-        {
+        if shown_ongoing(fresh) {
             noted.seen_ongoing = true;
             noted.absent_since = None;
         } else if intent.phase != Phase::Scheduled || vm.is_none_or(|vm| vm.maintenance.is_none()) {
@@ -222,11 +256,7 @@ fn follow_window(
             if let Some(start) = m.start.filter(|start| *start != intent.since) {
                 noted.set_deadline(start, shift(start, window_s), false);
             }
-            if noted == *intent {
-                Next::Keep
-            } else {
-                Next::Note(noted)
-            }
+            kept(intent, noted)
         }
         Some((at, _))
             if noted
@@ -238,13 +268,7 @@ fn follow_window(
         None if now > shift(intent.deadline, BLIND_SILENCE_S.max(window_s)) => {
             Next::Unmark("the scheduled window is long over".to_owned())
         }
-        Some(_) | None => {
-            if noted == *intent {
-                Next::Keep
-            } else {
-                Next::Note(noted)
-            }
-        }
+        Some(_) | None => kept(intent, noted),
     }
 }
 
@@ -255,7 +279,13 @@ fn over(intent: &Intent, node: &Node, look: &Look, now: Timestamp) -> Option<Str
     let silent = |least: i64| now >= shift(intent.deadline, intent.window_s.max(least));
     let vm = match fresh {
         Some((_, Answer::Instance(vm))) => Some(vm),
-        Some((_, Answer::NoInstance)) => return Some("the VM no longer exists".to_owned()),
+        // One odd answer is no proof: it takes two, a minute apart.
+        Some((at, Answer::NoInstance)) => {
+            let gone = intent
+                .absent_since
+                .is_some_and(|first| apart(first, at, APART_S));
+            return gone.then(|| "the VM no longer exists".to_owned());
+        }
         None if look.off => None,
         None => {
             let blind = silent(BLIND_SILENCE_S) && node.ready && booted;
@@ -282,6 +312,10 @@ fn over(intent: &Intent, node: &Node, look: &Look, now: Timestamp) -> Option<Str
     if intent.phase == Phase::Completed {
         return Some("a notice says that the maintenance is completed".to_owned());
     }
+    if look.off {
+        let long_past = silent(BLIND_SILENCE_S) && node.ready;
+        return long_past.then(|| "its deadline is long past".to_owned());
+    }
     let (last, _) = fresh?;
     let absent_for = |least: i64| {
         intent
@@ -292,7 +326,9 @@ fn over(intent: &Intent, node: &Node, look: &Look, now: Timestamp) -> Option<Str
     if absent_for(APART_S) && intent.seen_down || absent_for(LONG_ABSENCE_S) {
         return Some("Compute Engine shows the maintenance no more".to_owned());
     }
-    (silent(SILENCE_S) && shown.is_none())
+    // A window that lies ahead is another maintenance, or this one postponed.
+    let announced = shown.is_some_and(|m| m.start.is_none_or(|start| start <= now));
+    (silent(SILENCE_S) && !announced)
         .then(|| "the deadline is long past and nothing is announced".to_owned())
 }
 

@@ -120,6 +120,7 @@ fn fresh(facts: &Facts<'_>, earlier: Option<&Intent>) -> Intent {
         seen_down: false,
         absent_since: None,
         drained_at: None,
+        completed_at: None,
         slice_marked: false,
         reasserted: 0,
         reasserted_at: None,
@@ -221,6 +222,7 @@ fn begin_or_tighten(facts: &Facts<'_>, open: &Intent) -> Merged {
         intent.seen_down = false;
         intent.absent_since = None;
         intent.drained_at = None;
+        intent.completed_at = None;
         intent.slice_marked = false;
         intent.reasserted = 0;
         intent.reasserted_at = None;
@@ -250,13 +252,21 @@ fn complete(facts: &Facts<'_>, open: &Intent) -> Merged {
         return Merged::Unchanged;
     }
     if open.phase == Phase::Scheduled {
-        return Merged::Forget(open.clone());
+        // An entry older than the record, or a window that Compute still
+        // shows, is about another maintenance.
+        let older = facts.notice.at < open.noticed;
+        return match facts.shown() {
+            Some(_) => Merged::Unchanged,
+            None if older => Merged::Stale,
+            None => Merged::Forget(open.clone()),
+        };
     }
     if facts.notice.at_known && facts.notice.at < open.since {
         return Merged::Stale;
     }
     Merged::Complete(Intent {
         phase: Phase::Completed,
+        completed_at: Some(facts.now),
         ..open.clone()
     })
 }

@@ -145,6 +145,9 @@ pub struct Received {
 /// later than that is not believed.
 const SKEW_S: i64 = 300;
 
+/// Pub/Sub keeps no message longer than 31 days.
+const RETENTION_S: i64 = 31 * 86_400;
+
 /// Reasons are copied to the Node's annotation: the API has 18 of them.
 const REASONS_MAX: usize = 18;
 
@@ -230,16 +233,14 @@ fn read_notice(
         "protoPayload.metadata",
         &mut doubts,
     );
-    let own = read_time(entry, "timestamp", "entry", &mut doubts).filter(|t| {
-        let credible = (Timestamp::UNIX_EPOCH..=shift(received.now, SKEW_S)).contains(t);
-        if !credible {
-            doubts.push(format!("entry.timestamp: {t} is not credible"));
-        }
-        credible
-    });
-    let published = received
-        .published
-        .filter(|t| *t <= shift(received.now, SKEW_S));
+    let latest = shift(received.now, SKEW_S);
+    let claimed = read_time(entry, "timestamp", "entry", &mut doubts);
+    let own = claimed.filter(|t| (Timestamp::UNIX_EPOCH..=latest).contains(t));
+    if let Some(time) = claimed.filter(|_| own.is_none()) {
+        doubts.push(format!("entry.timestamp: {time} is not credible"));
+    }
+    let retained = shift(received.now, -RETENTION_S)..=latest;
+    let published = received.published.filter(|t| retained.contains(t));
     Notice {
         vm,
         phase: if stopping {

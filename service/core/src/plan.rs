@@ -12,7 +12,7 @@ use crate::action::{Action, Attempt, Change, Departure, Outcome};
 use crate::edit::{self, NodeEdit};
 use crate::intent::Intent;
 use crate::lifecycle::{self, Next};
-use crate::notice::Phase;
+use crate::notice::{Phase, Source};
 use crate::observed::{Observed, Pod};
 use crate::pod;
 use crate::policy::{Force, Gangs, Policy};
@@ -21,8 +21,9 @@ use crate::time::{seconds_between, shift};
 
 /// Even when every watch is lost, a drain is looked at this often.
 const FALLBACK_S: i64 = 15;
-/// Between two tries against a budget that nobody told us has changed: budgets
-/// are watched while they block.
+/// Longest wait between two tries against a budget that nobody told us has
+/// changed. Budgets are watched while they block, but a watch begins a moment
+/// after the refusal: the first tries come sooner.
 const BLOCKED_AGAIN_S: i64 = 10;
 /// Between two tries to shorten a grace.
 const SHORTEN_AGAIN_S: i64 = 5;
@@ -54,14 +55,27 @@ pub struct Plan {
     pub wake_at: Timestamp,
 }
 
-/// Plans for one node with an intent.
+/// Plans for one node with an intent. A drain by hand is only followed: the one
+/// who began it evicts.
 #[must_use]
 pub fn plan(seen: &Observed, intent: &Intent, policy: &Policy, now: Timestamp) -> Plan {
+    planned(seen, intent, policy, now, false)
+}
+
+/// For the service, or for one who drains by hand.
+pub(crate) fn planned(
+    seen: &Observed,
+    intent: &Intent,
+    policy: &Policy,
+    now: Timestamp,
+    by_hand: bool,
+) -> Plan {
+    let manual = intent.source == Source::Manual;
     let next = lifecycle::next(intent, &seen.node, &seen.look, policy, now);
     let ending = matches!(next, Next::Complete(_) | Next::Unmark(_));
     let mut drain = Drain::new(seen, intent, policy, now);
     drain.classify();
-    if intent.phase == Phase::Ongoing && !ending {
+    if intent.phase == Phase::Ongoing && !ending && manual == by_hand {
         match waits_for_peers(seen, intent, policy, now) {
             Some(until) => drain.wake_at.push(until),
             None => drain.act(),
@@ -69,7 +83,9 @@ pub fn plan(seen: &Observed, intent: &Intent, policy: &Policy, now: Timestamp) -
     }
     let drained = drain.is_drained();
     let at_risk = if drain.acted { drain.at_risk() } else { None };
-    let edit = edit_for(next, seen, intent, policy, drained, now);
+    let edit = (manual || !by_hand)
+        .then(|| edit_for(next, seen, intent, policy, drained, now))
+        .flatten();
     let look = lifecycle::look_due(intent, &seen.node, &seen.look, now);
     let wake_at = look
         .into_iter()
@@ -358,14 +374,23 @@ impl<'a> Drain<'a> {
                         }
                         self.wake_later(at);
                     }
-                    shift(attempt.at, BLOCKED_AGAIN_S + spread(&member.pod.id.uid))
+                    let again_s = backoff_s(attempt.failures).min(BLOCKED_AGAIN_S);
+                    shift(attempt.at, again_s + spread(&member.pod.id.uid))
+                }
+                // An Eviction API that fails must not cost the pod its SIGTERM.
+                Outcome::Retry { .. } if force_at.is_some_and(|at| at <= self.now) => {
+                    let due = shift(attempt.at, backoff_s(attempt.failures));
+                    if due <= self.now {
+                        self.actions
+                            .push(Action::Force(self.departure(member, tier)));
+                    } else {
+                        self.wake_later(due);
+                    }
+                    return;
                 }
                 Outcome::Retry { after_s, .. } => {
-                    let backoff_s = BACKOFF_MAX_S.min(1 << attempt.failures.min(6));
-                    shift(
-                        attempt.at,
-                        after_s.map_or(backoff_s, i64::from).min(BACKOFF_MAX_S),
-                    )
+                    let asked_s = after_s.map_or(backoff_s(attempt.failures), i64::from);
+                    shift(attempt.at, asked_s.min(BACKOFF_MAX_S))
                 }
                 // Accepted, and still no deletionTimestamp: look before it is repeated.
                 Outcome::Done | Outcome::Stale | Outcome::Refused { .. } => shift(attempt.at, 5),
@@ -457,6 +482,11 @@ fn skip_reason(pod: &Pod, attempt: Option<&Attempt>) -> Option<String> {
 /// times have whole seconds, so strictly later.
 fn came_back(pod: &Pod, intent: &Intent) -> bool {
     pod::tolerates(pod) && pod.created > intent.noticed
+}
+
+/// After so many failures in a row.
+fn backoff_s(failures: u32) -> i64 {
+    BACKOFF_MAX_S.min(1 << failures.min(6))
 }
 
 /// A spread of tries over two seconds, from the UID, so that pods of one

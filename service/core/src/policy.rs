@@ -275,7 +275,9 @@ impl Policies {
         if text.trim().is_empty() {
             return Ok(Self::default());
         }
-        let file: File = serde_saphyr::from_str(text)?;
+        let Some(file) = serde_saphyr::from_str::<Option<File>>(text)? else {
+            return Ok(Self::default());
+        };
         let base = file.keys().applied_to(&Policy::default())?;
         let mut overrides = Vec::new();
         for cluster in file.clusters.unwrap_or_default() {

@@ -109,6 +109,7 @@ fn joined(first: &Intent, node: &Node, now: Timestamp) -> Option<Intent> {
         seen_down: false,
         absent_since: None,
         drained_at: None,
+        completed_at: None,
         slice_marked: true,
         ours: vec![],
         reasserted: 0,

@@ -3,7 +3,7 @@
 //!
 //! Needs nothing but the binary: no cloud, no cluster, no network but loopback.
 
-mod audit;
+pub(crate) mod audit;
 mod narrate;
 mod play;
 mod pubsub;

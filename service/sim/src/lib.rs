@@ -15,6 +15,8 @@ pub mod demo;
 pub mod journal;
 mod seed;
 pub mod spec;
+#[cfg(feature = "trial")]
+pub mod trial;
 pub mod world;
 
 pub use world::World;

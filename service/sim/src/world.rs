@@ -8,8 +8,10 @@ mod budgets;
 mod cloud;
 mod cluster;
 mod controllers;
+mod direct;
 mod hosts;
 mod nodes;
+mod people;
 mod pods;
 mod state;
 

@@ -131,7 +131,7 @@ impl Setup {
 
 /// The service's binary, built once per process with this binary's profile, in
 /// the same target folder. `DRAINWELL_BIN` names one that is built already.
-async fn program() -> anyhow::Result<&'static Path> {
+pub(crate) async fn program() -> anyhow::Result<&'static Path> {
     static PROGRAM: OnceCell<PathBuf> = OnceCell::const_new();
     if let Some(given) = std::env::var_os("DRAINWELL_BIN") {
         return Ok(PROGRAM.get_or_init(async || given.into()).await);

@@ -1,7 +1,9 @@
 //! Disruption budgets: respected for as long as they may be, then not.
 
 use anyhow::ensure;
+use axum::http::Method;
 use drainwell_tests::fixture::{Amount, BudgetSpec, PodSpec, job};
+use drainwell_tests::proxy::On;
 use drainwell_tests::wait::{eventually, secs};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
@@ -119,10 +121,18 @@ async fn a_pod_goes_as_soon_as_its_budget_is_freed() {
     let free = scene.cluster.add_pod(&free).await.unwrap();
     scene.begin().await;
     scene.is_gone(&free, 20).await;
-    eventually(secs(20), "the pod is reported as blocked", async || {
-        ensure!(!scene.service.log_of("eviction_blocked").is_empty());
-        Ok(())
-    })
+    // After the third refusal, it is tried again of itself ten seconds later;
+    // the watch that begins then has to tell before.
+    let watches = On::new(Method::GET, "poddisruptionbudgets").and("watch=true");
+    eventually(
+        secs(40),
+        "the budget is watched for the third time",
+        async || {
+            let count = scene.cluster.proxy.count(&watches);
+            ensure!(count >= 3, "{count} times");
+            Ok(())
+        },
+    )
     .await;
     let budgets: kube::Api<k8s_openapi::api::policy::v1::PodDisruptionBudget> =
         scene.cluster.api("default");

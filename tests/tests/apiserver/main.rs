@@ -15,6 +15,7 @@ mod ending;
 mod ending_in_time;
 mod faults;
 mod input;
+mod manual;
 mod marking;
 mod property;
 mod settings;

@@ -1,6 +1,5 @@
 //! Compute Engine adapter: `instances.get`, with a token of the metadata
-//! server. Field names: Compute's v1 discovery document. Every field is
-//! optional and enums are open strings, so that a new value breaks nothing.
+//! server. Field names: Compute's v1 discovery document.
 
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use async_trait::async_trait;
 use drainwell_core::notice::{Vm, known_reasons};
 use drainwell_core::observed::{Instance, Maintenance};
 use google_cloud_auth::credentials::AccessTokenCredentials;
-use serde::Deserialize;
+use serde_json::Value;
 
 use crate::driver::ports::{CallError, Cloud};
 
@@ -84,9 +83,9 @@ impl Compute {
             }
         }
         match status {
-            200 => serde_json::from_slice::<Wire>(&body)
+            200 => serde_json::from_slice(&body)
                 .map_err(|e| e.to_string())
-                .and_then(Wire::into_instance)
+                .and_then(|json: Value| instance(&json))
                 .map(Some)
                 .map_err(|e| CallError::unavailable(format!("unreadable answer: {e}"))),
             404 => Ok(None),
@@ -122,72 +121,44 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Wire {
-    /// A number as a string, since JSON's numbers are too small for it.
-    id: Option<serde_json::Value>,
-    name: Option<String>,
-    status: Option<String>,
-    #[serde(default)]
-    labels: std::collections::BTreeMap<String, String>,
-    creation_timestamp: Option<String>,
-    last_start_timestamp: Option<String>,
-    scheduling: Option<Scheduling>,
-    resource_status: Option<ResourceStatus>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Scheduling {
-    on_host_maintenance: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ResourceStatus {
-    upcoming_maintenance: Option<Upcoming>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Upcoming {
-    maintenance_status: Option<String>,
-    window_start_time: Option<String>,
-    window_end_time: Option<String>,
-    #[serde(default)]
-    maintenance_reasons: Vec<String>,
-}
-
-impl Wire {
-    fn into_instance(self) -> Result<Instance, String> {
-        let id = match &self.id {
-            Some(serde_json::Value::String(text)) => text.parse().ok(),
-            Some(other) => other.as_u64(),
-            None => None,
-        };
-        let time = |text: Option<String>| text.and_then(|t| t.parse().ok());
-        let upcoming = self.resource_status.and_then(|r| r.upcoming_maintenance);
-        let policy = self.scheduling.and_then(|s| s.on_host_maintenance);
-        Ok(Instance {
-            id: id.ok_or("no id")?,
-            name: self.name.ok_or("no name")?,
-            running: self.status.as_deref() == Some("RUNNING"),
-            // Unset means the default of the machine type; what can migrate says so.
-            terminates: policy.as_deref() != Some("MIGRATE"),
-            labels: self.labels,
-            created: time(self.creation_timestamp),
-            last_start: time(self.last_start_timestamp),
-            maintenance: upcoming.and_then(|u| {
-                // `{}` was seen right after a maintenance: that is none.
-                let status = u.maintenance_status?;
-                Some(Maintenance {
-                    ongoing: status == "ONGOING",
-                    start: time(u.window_start_time),
-                    end: time(u.window_end_time),
-                    reasons: known_reasons(u.maintenance_reasons.iter().map(String::as_str)),
-                })
-            }),
-        })
-    }
+/// An instance from the API's JSON. Only identity is needed: any other field
+/// that is missing, null or of a new type is left unset.
+fn instance(json: &Value) -> Result<Instance, String> {
+    let text = |pointer: &str| json.pointer(pointer).and_then(Value::as_str);
+    let time = |pointer: &str| text(pointer).and_then(|t| t.parse().ok());
+    // A number as a string, since JSON's numbers are too small for it.
+    let id = match json.get("id") {
+        Some(Value::String(text)) => text.parse().ok(),
+        Some(other) => other.as_u64(),
+        None => None,
+    };
+    let labels = json
+        .get("labels")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten();
+    let labels = labels.filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned())));
+    let upcoming = "/resourceStatus/upcomingMaintenance";
+    let field = |name: &str| format!("{upcoming}/{name}");
+    let reasons = json
+        .pointer(&field("maintenanceReasons"))
+        .and_then(Value::as_array);
+    // `{}` was seen right after a maintenance: that is none.
+    let maintenance = text(&field("maintenanceStatus")).map(|status| Maintenance {
+        ongoing: status == "ONGOING",
+        start: time(&field("windowStartTime")),
+        end: time(&field("windowEndTime")),
+        reasons: known_reasons(reasons.into_iter().flatten().filter_map(Value::as_str)),
+    });
+    Ok(Instance {
+        id: id.ok_or("no id")?,
+        name: text("/name").ok_or("no name")?.to_owned(),
+        running: text("/status") == Some("RUNNING"),
+        // Unset means the default of the machine type; what can migrate says so.
+        terminates: text("/scheduling/onHostMaintenance") != Some("MIGRATE"),
+        labels: labels.collect(),
+        created: time("/creationTimestamp"),
+        last_start: time("/lastStartTimestamp"),
+        maintenance,
+    })
 }

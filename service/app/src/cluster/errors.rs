@@ -12,6 +12,8 @@ use kube::core::Status;
 use crate::driver::ports::CallError;
 
 const BUDGET_CAUSE: &str = "DisruptionBudget";
+/// Texts of a server in logs and answers are cut to this.
+const TEXT_MAX: usize = 400;
 const NAMESPACE_CAUSE: &str = "NamespaceTerminating";
 
 /// Why a call failed, before it is known whether a 403 is a matter of roles.
@@ -50,7 +52,7 @@ impl Failure {
 
     /// A refusal that roles or admission may have caused: ask which.
     pub(super) fn is_forbidden(&self) -> bool {
-        self.code() == Some(403) && !self.has(BUDGET_CAUSE) && !self.has(NAMESPACE_CAUSE)
+        self.code() == Some(403) && !self.is_budget() && !self.has(NAMESPACE_CAUSE)
     }
 
     fn has(&self, cause: &str) -> bool {
@@ -72,13 +74,34 @@ impl Failure {
             .filter(|s| *s > 0)
     }
 
+    /// Bounded: a proxy may answer with a whole page.
     fn text(&self) -> String {
         match self {
             Self::Answer(status) => {
-                format!("{} {}: {}", status.code, status.reason, status.message)
+                let message: String = status.message.chars().take(TEXT_MAX).collect();
+                format!("{} {}: {message}", status.code, status.reason)
             }
-            Self::NoAnswer(why) => why.clone(),
+            Self::NoAnswer(why) => why.chars().take(TEXT_MAX).collect(),
         }
+    }
+
+    /// Whether admission refused: webhooks and policies choose the code, and
+    /// both say so in these words (apiserver, `plugin/webhook` and `plugin/policy`).
+    fn is_denied(&self) -> bool {
+        let Self::Answer(status) = self else {
+            return false;
+        };
+        let denied = ["denied the request", "denied request"];
+        denied.iter().any(|words| status.message.contains(words))
+    }
+
+    /// A budget's own 403s: too many pods being disrupted, or a count below zero.
+    fn is_budget(&self) -> bool {
+        let Self::Answer(status) = self else {
+            return false;
+        };
+        let kind = status.details.as_ref().map_or("", |d| d.kind.as_str());
+        self.has(BUDGET_CAUSE) || kind.to_ascii_lowercase().starts_with("poddisruptionbudget")
     }
 
     /// What the budget says: the cause's text names it and how many it wants.
@@ -98,12 +121,12 @@ impl Failure {
             Some(401 | 403) => CallError::Denied {
                 what: what.to_owned(),
             },
+            _ if self.is_denied() => CallError::Refused { why: self.text() },
             Some(409) => CallError::Stale,
-            // A ValidatingAdmissionPolicy refuses with 422 by default, in the
-            // words that admission webhooks use too.
-            Some(422) if self.text().contains("denied") => CallError::Refused { why: self.text() },
-            // Any other 422 is a failed `test` of our JSON patch.
-            Some(422) => CallError::Stale,
+            // A failed `test` of a JSON patch names no field; an object that
+            // would be invalid does.
+            Some(422) if !self.names_causes() => CallError::Stale,
+            Some(400 | 413 | 422) => CallError::Refused { why: self.text() },
             _ => CallError::Unavailable {
                 why: self.text(),
                 after: self.after_s().map(|s| Duration::from_secs(s.into())),
@@ -111,13 +134,26 @@ impl Failure {
         }
     }
 
+    fn names_causes(&self) -> bool {
+        let Self::Answer(status) = self else {
+            return false;
+        };
+        status
+            .details
+            .as_ref()
+            .is_some_and(|d| !d.causes.is_empty())
+    }
+
     /// For evictions and deletions. `allowed`: roles permit the call.
     pub(super) fn into_outcome(self, what: &str, allowed: bool) -> Outcome {
         let two_budgets = "more than one PodDisruptionBudget";
         match self.code() {
             Some(404) => Outcome::Done,
+            _ if self.is_denied() && self.code() != Some(403) => {
+                Outcome::Refused { why: self.text() }
+            }
             Some(409) => Outcome::Stale,
-            Some(429 | 403) if self.has(BUDGET_CAUSE) => Outcome::Blocked {
+            Some(429 | 403) if self.is_budget() => Outcome::Blocked {
                 why: self.budget_text(),
             },
             Some(500) if self.text().contains(two_budgets) => Outcome::Blocked {

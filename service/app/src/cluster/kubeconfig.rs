@@ -17,32 +17,60 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// # Errors
 /// When there is no kubeconfig, or one of the contexts isn't in it.
 pub async fn clusters(contexts: &[String]) -> anyhow::Result<Vec<Arc<dyn Cluster>>> {
-    let kubeconfig = Kubeconfig::read().context("no usable kubeconfig (KUBECONFIG)")?;
+    let kubeconfig = read()?;
     let mut names = contexts.to_vec();
     if names.is_empty() {
-        let current = kubeconfig
-            .current_context
-            .clone()
-            .filter(|name| !name.is_empty());
-        names.push(current.context("the kubeconfig has no current context: give --context")?);
+        names.push(current(&kubeconfig)?);
     }
+    // Twice the same would be two loops on one cluster.
+    names.sort();
+    names.dedup();
     let mut clusters: Vec<Arc<dyn Cluster>> = Vec::new();
     for name in names {
-        let options = KubeConfigOptions {
-            context: Some(name.clone()),
-            ..Default::default()
-        };
-        let mut config = kube::Config::from_custom_kubeconfig(kubeconfig.clone(), &options)
-            .await
-            .with_context(|| format!("--context {name}: not usable in this kubeconfig"))?;
-        config.connect_timeout = Some(CONNECT_TIMEOUT);
-        // A 429 is an answer that the plan has to see, not one to retry below it.
-        config.default_retry = false;
-        let client = kube::Client::try_from(config)
-            .with_context(|| format!("--context {name}: no client can be made of it"))?;
+        let client = client(&kubeconfig, &name).await?;
         clusters.push(Arc::new(KubeCluster::new(id_of(&name), client)));
     }
     Ok(clusters)
+}
+
+/// Makes a client for one context, or for the current one.
+///
+/// # Errors
+/// When there is no kubeconfig, or the context isn't in it.
+pub async fn cluster(context: Option<&str>) -> anyhow::Result<KubeCluster> {
+    let kubeconfig = read()?;
+    let name = match context {
+        Some(name) => name.to_owned(),
+        None => current(&kubeconfig)?,
+    };
+    let client = client(&kubeconfig, &name).await?;
+    Ok(KubeCluster::new(id_of(&name), client))
+}
+
+fn read() -> anyhow::Result<Kubeconfig> {
+    Kubeconfig::read().context("no usable kubeconfig (KUBECONFIG)")
+}
+
+fn current(kubeconfig: &Kubeconfig) -> anyhow::Result<String> {
+    let current = kubeconfig.current_context.clone();
+    current
+        .filter(|name| !name.is_empty())
+        .context("the kubeconfig has no current context: give --context")
+}
+
+async fn client(kubeconfig: &Kubeconfig, name: &str) -> anyhow::Result<kube::Client> {
+    let options = KubeConfigOptions {
+        context: Some(name.to_owned()),
+        ..Default::default()
+    };
+    let mut config = kube::Config::from_custom_kubeconfig(kubeconfig.clone(), &options)
+        .await
+        .with_context(|| format!("--context {name}: not usable in this kubeconfig"))?;
+    config.connect_timeout = Some(CONNECT_TIMEOUT);
+    // A 429 is an answer that the plan has to see, not one to retry below it.
+    config.default_retry = false;
+    kube::Client::try_from(config)
+        .with_context(|| format!("--context {name}: no client can be made of it"))
 }
 
 /// `gke_PROJECT_LOCATION_CLUSTER`, as gcloud names its contexts; any other

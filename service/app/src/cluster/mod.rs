@@ -4,6 +4,7 @@
 //! resourceVersion is given), so "gone" is never concluded from a stale cache.
 
 mod convert;
+mod date;
 mod errors;
 pub mod kubeconfig;
 mod watch;
@@ -298,7 +299,14 @@ impl Cluster for KubeCluster {
         let marked = timed(CALL_TIMEOUT, api.patch_status(&pod.name, &params, &patch)).await;
         if let Err(failure) = marked {
             let asked = Asked::on_pod("patch", "status", pod);
-            return self.outcome(Err(failure), &asked).await;
+            match failure.code() {
+                // It won't be allowed however often we ask. The pod gets its
+                // SIGTERM all the same: the host stops anyway.
+                Some(400 | 403 | 422) => {
+                    tracing::error!("{pod} is deleted without DisruptionTarget: can't {asked}");
+                }
+                _ => return self.outcome(Err(failure), &asked).await,
+            }
         }
         let deleted = self.delete(pod, grace_s).await;
         self.outcome(deleted, &Asked::on_pod("delete", "", pod))

@@ -8,6 +8,7 @@ use futures::stream::{BoxStream, SelectAll, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Api, ListParams, WatchEvent, WatchParams};
+use kube::core::PartialObjectMeta;
 
 use super::CALL_TIMEOUT;
 use crate::driver::ports::{Changed, Watching};
@@ -24,7 +25,11 @@ const WATCH_S: u32 = 280;
 pub(super) async fn changed(client: &kube::Client, watching: &Watching) -> Changed {
     let mut streams: SelectAll<BoxStream<'static, Option<Changed>>> = SelectAll::new();
     if watching.nodes.len() > SINGLE_WATCHES_MAX {
-        streams.push(deletions(client, watching));
+        // Metadata has no phase, so a watch for each phase of interest: a pod
+        // that comes into its selection is told as added.
+        streams.push(across(client, watching, None));
+        streams.push(across(client, watching, Some("Succeeded")));
+        streams.push(across(client, watching, Some("Failed")));
     } else {
         for (node, awaited) in &watching.nodes {
             streams.push(pods_of(client, node, &awaited.version));
@@ -71,10 +76,18 @@ fn pods_of(
     ending(stream)
 }
 
-/// Deletions anywhere in the cluster: metadata only, so that it stays cheap.
-fn deletions(client: &kube::Client, watching: &Watching) -> BoxStream<'static, Option<Changed>> {
+/// Pods of the whole cluster that are deleted, or come into a phase: metadata
+/// only, so that it stays cheap.
+fn across(
+    client: &kube::Client,
+    watching: &Watching,
+    phase: Option<&'static str>,
+) -> BoxStream<'static, Option<Changed>> {
     let api: Api<Pod> = Api::all(client.clone());
-    let params = WatchParams::default().timeout(WATCH_S);
+    let mut params = WatchParams::default().timeout(WATCH_S);
+    if let Some(phase) = phase {
+        params = params.fields(&format!("status.phase={phase}"));
+    }
     // The oldest of the versions, so that nothing since any list is missed.
     let versions = watching.nodes.values().map(|awaited| &awaited.version);
     let oldest = versions.min_by_key(|v| (v.len(), (*v).clone()));
@@ -89,15 +102,17 @@ fn deletions(client: &kube::Client, watching: &Watching) -> BoxStream<'static, O
         match api.watch_metadata(&params, &version).await {
             Ok(events) => events
                 .filter_map(move |event| {
+                    let node_of = |pod: &PartialObjectMeta<Pod>| {
+                        let node = awaited.get(pod.metadata.uid.as_ref()?)?;
+                        Some(Some(Changed::Pods(Some(node.clone()))))
+                    };
                     let wake = match event {
-                        Ok(WatchEvent::Deleted(pod)) => pod
-                            .metadata
-                            .uid
-                            .and_then(|uid| awaited.get(&uid))
-                            .map(|node| Some(Changed::Pods(Some(node.clone())))),
+                        Ok(WatchEvent::Deleted(pod)) if phase.is_none() => node_of(&pod),
+                        Ok(WatchEvent::Added(pod)) if phase.is_some() => node_of(&pod),
                         Ok(WatchEvent::Error(_)) | Err(_) => Some(None),
                         Ok(
                             WatchEvent::Added(_)
+                            | WatchEvent::Deleted(_)
                             | WatchEvent::Modified(_)
                             | WatchEvent::Bookmark(_),
                         ) => None,

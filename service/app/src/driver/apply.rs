@@ -18,6 +18,9 @@ use super::pass::Driver;
 use super::ports::{CallError, Cluster};
 use crate::telemetry::log::{self, Event, Subject};
 
+/// A Node that can't be written is tried again after this.
+const EDIT_AGAIN_S: i64 = 5;
+
 /// One node's step: what it is about, while its plan is carried out.
 pub(super) struct Step<'a> {
     pub(super) driver: &'a Driver,
@@ -71,6 +74,7 @@ impl Step<'_> {
             match self.cluster.edit_node(edit).await {
                 Ok(node) => {
                     memory.resource_version = node.resource_version;
+                    memory.failed_edits = 0;
                     self.tell_change(change);
                     stepped.unmarked = matches!(change, Change::Unmarked(_));
                     if matches!(change, Change::Marked | Change::Reasserted) {
@@ -79,8 +83,13 @@ impl Step<'_> {
                 }
                 Err(error) => {
                     memory.trouble = Some(error.to_string());
+                    memory.failed_edits = memory.failed_edits.saturating_add(1);
                     let again = self.edit_failed(change, &error, memory);
                     stepped.wake_at = stepped.wake_at.min(again);
+                    if error == CallError::Stale {
+                        // What the plan was made of has changed: look before acting.
+                        return stepped;
+                    }
                 }
             }
         }
@@ -115,12 +124,11 @@ impl Step<'_> {
         let mut present: BTreeMap<String, (PodRef, String)> = BTreeMap::new();
         for tier in tiers {
             for pod in tier.pods.iter().filter(|p| p.state != PodState::Gone) {
-                if pod.state == PodState::Skipped {
-                    if memory.first_mention(format!("skipped {}", pod.id.uid)) {
-                        let what = format!("Pod {} is left alone: {}.", pod.id, pod.reason);
-                        log::event(Event::PodSkipped, &self.subject(), &what);
-                    }
-                    continue;
+                if pod.state == PodState::Skipped
+                    && memory.first_mention(format!("skipped {}", pod.id.uid))
+                {
+                    let what = format!("Pod {} is left alone: {}.", pod.id, pod.reason);
+                    log::event(Event::PodSkipped, &self.subject(), &what);
                 }
                 present.insert(pod.id.uid.clone(), (pod.id.clone(), tier.name.clone()));
             }
@@ -238,15 +246,16 @@ impl Step<'_> {
         let subject = self.subject();
         let what = format!("The node could not be written ({change:?}): {error}.");
         match error {
-            CallError::Stale => return self.now,
+            CallError::Stale if memory.failed_edits < 3 => return self.now,
+            CallError::Stale => tracing::warn!("{what}"),
             CallError::Denied { .. } => log::event(Event::PermissionMissing, &subject, &what),
             CallError::Refused { .. } => log::alarm(Event::PassReport, &subject, &what),
             CallError::Unavailable { .. } => {
-                if memory.first_mention(format!("edit {error}")) {
+                if memory.first_mention("edit".to_owned()) {
                     tracing::warn!("{what}");
                 }
             }
         }
-        shift(self.now, 5)
+        shift(self.now, EDIT_AGAIN_S)
     }
 }

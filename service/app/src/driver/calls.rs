@@ -71,6 +71,7 @@ impl Called {
         if self.outcome == Outcome::Done {
             let forced = matches!(self.action, Action::Force(_));
             memory.told.insert(uid.clone(), (self.at, forced));
+            memory.note_stopping(uid);
         } else {
             // Only the next plan knows when it is to be tried again.
             memory.due_at = None;
@@ -84,17 +85,17 @@ fn tell(action: &Action, outcome: &Outcome, subject: &Subject<'_>, memory: &mut 
     match outcome {
         Outcome::Done => tell_done(action, subject),
         Outcome::Blocked { why } => {
-            if memory.first_mention(format!("blocked {} {why}", pod.uid)) {
+            if memory.first_mention(format!("blocked {}", pod.uid)) {
                 let what = format!("Pod {pod} is held back: {why}");
                 log::event(Event::EvictionBlocked, subject, &what);
             }
         }
         Outcome::Refused { why } => {
             let what = format!("Pod {pod} can't be evicted and is left alone: {why}");
-            log::event(Event::PodSkipped, subject, &what);
+            log::alarm(Event::PodSkipped, subject, &what);
         }
         Outcome::Retry { why, .. } => {
-            if memory.first_mention(format!("retry {} {why}", pod.uid)) {
+            if memory.first_mention(format!("retry {}", pod.uid)) {
                 if why.starts_with("permission missing") {
                     log::event(
                         Event::PermissionMissing,

@@ -9,7 +9,7 @@ use drainwell_core::intent::Intent;
 use drainwell_core::observed::{Look, Node, PodRef};
 use drainwell_core::plan::TierView;
 use drainwell_core::slice::{Marked, Slice};
-use drainwell_core::time::seconds_between;
+use drainwell_core::time::{seconds_between, shift};
 use jiff::Timestamp;
 
 use super::calls::Called;
@@ -19,6 +19,10 @@ use super::report::MaintenanceView;
 /// Ended maintenances are shown for an hour, this many of them at most.
 const ENDED_SHOWN_S: i64 = 3600;
 const ENDED_MAX: usize = 200;
+/// Between two tries against a budget that has changed in between.
+const BUDGET_PAUSE_S: i64 = 2;
+/// Any try is due again after this.
+const LONG_AGO_S: i64 = 60;
 /// Gone pods kept per node: more than GKE's 256 pods a node.
 const GONE_MAX: usize = 512;
 
@@ -54,6 +58,8 @@ pub struct NodeMemory {
     pub gone: BTreeMap<String, GonePod>,
     /// When each pod was told to stop, by UID, and whether by force.
     pub told: BTreeMap<String, (Timestamp, bool)>,
+    /// The gang of each pod that was seen here, by UID.
+    pub gangs: BTreeMap<String, String>,
     /// Gangs that lost a member here, and elsewhere in its slice.
     pub broken_gangs: BTreeSet<String>,
     /// See [`Self::broken_gangs`].
@@ -62,6 +68,8 @@ pub struct NodeMemory {
     pub mentioned: BTreeSet<String>,
     /// From where to watch its pods, once they have been listed.
     pub version: Option<String>,
+    /// How many writes of the Node have failed in a row.
+    pub failed_edits: u32,
     /// Calls on pods that are not answered yet, by UID.
     pub under_way: BTreeSet<String>,
     /// The intent, its pods by tier, and what stops us, as of the last look.
@@ -114,8 +122,15 @@ impl NodeMemory {
         self.mentioned.insert(what)
     }
 
+    /// Notes that a pod stops: its gang, if it has one, is broken.
+    pub fn note_stopping(&mut self, uid: &str) {
+        let gang = self.gangs.get(uid).cloned();
+        self.broken_gangs.extend(gang);
+    }
+
     /// Notes a pod's end.
     pub fn note_gone(&mut self, uid: String, gone: GonePod) {
+        self.note_stopping(&uid);
         if self.gone.len() < GONE_MAX {
             self.gone.insert(uid, gone);
         }
@@ -125,8 +140,8 @@ impl NodeMemory {
     pub fn note_attempt(&mut self, uid: &str, at: Timestamp, outcome: Outcome) {
         let before = self.attempts.get(uid).map_or(0, |a| a.failures);
         let failures = match outcome {
-            Outcome::Retry { .. } => before.saturating_add(1),
-            Outcome::Done | Outcome::Blocked { .. } | Outcome::Stale | Outcome::Refused { .. } => 0,
+            Outcome::Retry { .. } | Outcome::Blocked { .. } => before.saturating_add(1),
+            Outcome::Done | Outcome::Stale | Outcome::Refused { .. } => 0,
         };
         let attempt = Attempt {
             at,
@@ -136,19 +151,21 @@ impl NodeMemory {
         self.attempts.insert(uid.to_owned(), attempt);
     }
 
-    /// A budget has changed: pods that it blocked may be tried at once.
-    fn forget_blocks(&mut self, namespace: &str) {
+    /// A budget has changed: pods that it blocked may be tried at once, or when
+    /// the last try is two seconds old. Budgets change often for no reason.
+    fn forget_blocks(&mut self, namespace: &str, now: Timestamp) {
         let present = &self.present;
-        let before = self.attempts.len();
-        self.attempts.retain(|uid, attempt| {
+        for (uid, attempt) in &mut self.attempts {
             let blocked = matches!(attempt.outcome, Outcome::Blocked { .. });
             let there = present
                 .get(uid)
                 .is_some_and(|(pod, _)| pod.namespace == namespace);
-            !(blocked && there)
-        });
-        if self.attempts.len() < before {
-            self.due_at = None;
+            if blocked && there {
+                // As if it had been tried so long ago that it is due then.
+                let due = shift(attempt.at, BUDGET_PAUSE_S).max(now);
+                attempt.at = attempt.at.min(shift(due, -LONG_AGO_S));
+                self.due_at = Some(self.due_at.map_or(due, |at| at.min(due)));
+            }
         }
     }
 
@@ -176,13 +193,13 @@ impl ClusterMemory {
     }
 
     /// Makes what a watch has told of be looked at in the next pass.
-    pub fn note_change(&mut self, change: &Changed) {
+    pub fn note_change(&mut self, change: &Changed, now: Timestamp) {
         for (name, node) in &mut self.nodes {
             match change {
                 Changed::Pods(None) => node.due_at = None,
                 Changed::Pods(Some(changed)) if changed == name => node.due_at = None,
                 Changed::Pods(Some(_)) => {}
-                Changed::Budget(namespace) => node.forget_blocks(namespace),
+                Changed::Budget(namespace) => node.forget_blocks(namespace, now),
             }
         }
     }
@@ -195,7 +212,13 @@ impl ClusterMemory {
             .filter(|m| m.key == called.key);
         // Of a maintenance that is over meanwhile: told, and forgotten.
         let mut over = NodeMemory::default();
-        called.settle(cluster, known.unwrap_or(&mut over));
+        let known = known.unwrap_or(&mut over);
+        let broken = known.broken_gangs.len();
+        called.settle(cluster, known);
+        if known.broken_gangs.len() > broken {
+            // Members that a budget holds are forced, here and on other nodes.
+            self.nodes.values_mut().for_each(|node| node.due_at = None);
+        }
     }
 
     /// What the cluster is to be watched for.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use drainwell_core::intent::Intent;
 use drainwell_core::notice::{Phase, Vm};
-use drainwell_core::observed::{Answer, Node, Observed};
+use drainwell_core::observed::{Answer, Node, Observed, Pod};
 use drainwell_core::plan::plan;
 use drainwell_core::policy::Policy;
 use drainwell_core::time::shift;
-use drainwell_core::{lifecycle, pod};
+use drainwell_core::{lifecycle, manual, pod};
 
 use super::apply::{Step, Stepped};
 use super::memory::NodeMemory;
@@ -41,11 +41,7 @@ impl Driver {
             }
             memory.mentioned.remove("pods");
             memory.version = Some(list.version);
-            let stopping = list
-                .pods
-                .iter()
-                .filter(|p| p.deletion_at.is_some() && !pod::gone(p));
-            memory.broken_gangs.extend(stopping.filter_map(pod::gang));
+            note_gangs(&list.pods, &mut memory);
         }
         let now = self.clock().now();
         let seen = Observed {
@@ -54,9 +50,17 @@ impl Driver {
             look: memory.look.clone(),
             attempts: memory.attempts.clone(),
             slice: memory.slice.clone(),
-            broken_gangs: memory.broken_elsewhere.clone(),
+            broken_gangs: memory
+                .broken_elsewhere
+                .union(&memory.broken_gangs)
+                .cloned()
+                .collect(),
         };
-        let plan = plan(&seen, &intent, policy, now);
+        let plan = if self.is_by_hand() {
+            manual::plan(&seen, &intent, policy, now)
+        } else {
+            plan(&seen, &intent, policy, now)
+        };
         let step = Step {
             driver: self,
             cluster,
@@ -76,10 +80,16 @@ impl Driver {
         };
         let now = self.clock().now();
         let due = lifecycle::look_due(intent, node, &memory.look, now);
-        let Some(vm) = vm_of(node).filter(|_| due.is_some_and(|at| at <= now)) else {
+        if due.is_none_or(|at| at > now) {
+            return;
+        }
+        memory.look.tried_at = Some(now);
+        let Some(vm) = vm_of(node) else {
+            if memory.first_mention("compute".to_owned()) {
+                tracing::warn!("{} has no providerID of Compute Engine", node.name);
+            }
             return;
         };
-        memory.look.tried_at = Some(now);
         match cloud.instance(&vm).await {
             Ok(Some(instance)) => {
                 memory.mentioned.remove("compute");
@@ -127,6 +137,17 @@ impl Driver {
             wake_at: shift(now, RETRY_S),
             unmarked: false,
         }
+    }
+}
+
+/// Remembers who belongs to which gang, and which gang has a member that stops.
+fn note_gangs(pods: &[Pod], memory: &mut NodeMemory) {
+    for pod in pods {
+        let Some(gang) = pod::gang(pod) else { continue };
+        if pod.deletion_at.is_some() && !pod::gone(pod) {
+            memory.broken_gangs.insert(gang.clone());
+        }
+        memory.gangs.insert(pod.id.uid.clone(), gang);
     }
 }
 

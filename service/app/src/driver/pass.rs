@@ -39,6 +39,7 @@ pub struct Driver {
     policies: Policies,
     clock: Clock,
     dry_run: bool,
+    by_hand: bool,
 }
 
 impl Driver {
@@ -57,6 +58,16 @@ impl Driver {
             policies,
             clock,
             dry_run,
+            by_hand: false,
+        }
+    }
+
+    /// The same for a drain by hand: it evicts for nothing else.
+    #[must_use]
+    pub fn by_hand(self) -> Self {
+        Self {
+            by_hand: true,
+            ..self
         }
     }
 
@@ -76,6 +87,10 @@ impl Driver {
 
     pub(super) fn dry_run(&self) -> bool {
         self.dry_run
+    }
+
+    pub(super) fn is_by_hand(&self) -> bool {
+        self.by_hand
     }
 
     /// Runs one pass over a cluster.
@@ -103,7 +118,7 @@ impl Driver {
         known.mentioned.remove("unreachable");
         let policy = self.policies.of(&cluster.id().name);
         let work = readable(nodes, cluster.as_ref(), &mut passed);
-        if slices::mark_peers(self, cluster, &policy, &work, known).await {
+        if !self.by_hand && slices::mark_peers(self, cluster, &policy, &work, known).await {
             passed.again_at = Some(now);
         }
         let due = take_due(work, &policy, cluster.id(), known, now);

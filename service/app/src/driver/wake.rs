@@ -219,7 +219,7 @@ async fn run_one(
             Reason::Asked | Reason::Due => {}
             Reason::Answered(called) => memory.settle(*called, id),
             Reason::Watch(change) => {
-                memory.note_change(&change);
+                memory.note_change(&change, driver.clock().now());
                 tokio::time::sleep(GATHER).await;
             }
         }

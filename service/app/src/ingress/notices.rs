@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use bytes::BytesMut;
 use drainwell_core::confirm::Ignored;
 use drainwell_core::notice::{self, Malformed, Notice, Reading, Received};
+use http_body_util::BodyExt as _;
 
 use super::Ingress;
 use super::problem::Problem;
@@ -19,6 +21,8 @@ use crate::telemetry::log::{self, Event, Subject};
 
 /// Audit entries have a few kilobytes; Pub/Sub could push ten times this.
 const BODY_MAX: usize = 1 << 20;
+/// Pub/Sub's largest message has ten megabytes, and a third more in base64.
+const BODY_READ_MAX: usize = 16 << 20;
 /// A sender that needs longer for its body is cut off.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// For Compute, the Node and its write, each bounded by itself to five seconds,
@@ -55,31 +59,41 @@ pub(super) async fn post(State(ingress): State<Arc<Ingress>>, request: Request) 
     }
 }
 
-async fn read(body: Body) -> Result<axum::body::Bytes, Problem> {
-    match tokio::time::timeout(BODY_TIMEOUT, axum::body::to_bytes(body, BODY_MAX)).await {
-        Ok(Ok(bytes)) => Ok(bytes),
-        Ok(Err(error)) => {
-            let source = std::error::Error::source(&error);
-            if source.is_some_and(<dyn std::error::Error>::is::<http_body_util::LengthLimitError>) {
-                let what = format!("the body has over {BODY_MAX} bytes");
-                Err(Problem::new(
-                    StatusCode::PAYLOAD_TOO_LARGE,
-                    "too large",
-                    what,
-                ))
-            } else {
-                Err(Problem::new(
-                    StatusCode::BAD_REQUEST,
-                    "malformed",
-                    "the body broke off",
-                ))
-            }
-        }
+async fn read(body: Body) -> Result<Bytes, Problem> {
+    match tokio::time::timeout(BODY_TIMEOUT, collect(body)).await {
+        Ok(collected) => collected,
         Err(_) => {
             let what = "the body took too long";
             Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout", what))
         }
     }
+}
+
+/// Reads a body. What is over the limit is thrown away, up to a second limit:
+/// a sender that is cut off in mid-body doesn't see the answer.
+async fn collect(mut body: Body) -> Result<Bytes, Problem> {
+    let (mut kept, mut length) = (BytesMut::new(), 0);
+    while let Some(frame) = body.frame().await {
+        let broken = |_| Problem::new(StatusCode::BAD_REQUEST, "malformed", "the body broke off");
+        let Ok(data) = frame.map_err(broken)?.into_data() else {
+            continue;
+        };
+        length += data.len();
+        if length <= BODY_MAX {
+            kept.extend_from_slice(&data);
+        } else if length > BODY_READ_MAX {
+            break;
+        }
+    }
+    if length > BODY_MAX {
+        let what = format!("the body has over {BODY_MAX} bytes");
+        return Err(Problem::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "too large",
+            what,
+        ));
+    }
+    Ok(kept.freeze())
 }
 
 async fn take(ingress: &Ingress, envelope: &Envelope, notice: &Notice) -> Response {

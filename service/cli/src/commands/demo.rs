@@ -8,9 +8,6 @@ use drainwell_sim::demo::{self, DemoOptions};
 
 use super::{Failed, signals};
 
-/// Exit code of a program that Ctrl-C has ended, by convention.
-const INTERRUPTED: u8 = 130;
-
 /// Flags of `demo`.
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
@@ -46,7 +43,7 @@ pub(crate) async fn run(args: DemoArgs) -> Result<ExitCode, Failed> {
     };
     let result = demo::run(options, stop).await?;
     Ok(if result.stopped {
-        ExitCode::from(INTERRUPTED)
+        ExitCode::from(signals::INTERRUPTED)
     } else if result.succeeded() {
         ExitCode::SUCCESS
     } else {

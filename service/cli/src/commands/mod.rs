@@ -1,6 +1,7 @@
 //! The commands. Exit codes: 0 done, 1 failed, 2 wrong usage or configuration.
 
 mod demo;
+mod drain;
 mod serve;
 mod signals;
 
@@ -24,6 +25,8 @@ enum Command {
     Serve(Box<drainwell_app::config::ServeArgs>),
     /// Watch a maintenance play out on a simulated cloud; needs nothing else
     Demo(demo::DemoArgs),
+    /// Drain one node by hand, in the order and with the graces of the service
+    Drain(drain::DrainArgs),
 }
 
 /// How a command ended, when not well.
@@ -47,6 +50,7 @@ impl Cli {
         let result = match self.command {
             Command::Serve(args) => block_on(serve::run(*args)),
             Command::Demo(args) => block_on(demo::run(args)),
+            Command::Drain(args) => block_on(drain::run(args)),
         };
         let (code, error) = match result {
             Ok(code) => return code,

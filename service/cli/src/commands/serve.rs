@@ -23,23 +23,8 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode, Failed> {
         .await
         .with_context(|| format!("--listen {}: can't be listened on", config.listen))
         .map_err(Failed::Usage)?;
-    let first = signals::stop().context("no signals")?;
-    let (told, tell) = tokio::sync::oneshot::channel();
-    let service = serve::run(parts, listener, async {
-        first.await;
-        // It fails only when the service has ended, and nobody listens any more.
-        told.send(()).unwrap_or_default();
-    });
-    let second = async {
-        // An error means that the service ended by itself.
-        if tell.await.is_ok()
-            && let Ok(stop) = signals::stop()
-        {
-            stop.await;
-        } else {
-            std::future::pending::<()>().await;
-        }
-    };
+    let (first, second) = signals::stop_twice().context("no signals")?;
+    let service = serve::run(parts, listener, first);
     tokio::select! {
         ended = service => ended?,
         // The state is on the Nodes: another instance goes on with it.

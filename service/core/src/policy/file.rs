@@ -1,7 +1,9 @@
 //! The policy file: its YAML, key by key, and what is refused in it.
 
 use jiff::SignedDuration;
-use serde::Deserialize;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use super::{Force, Gangs, Glob, Match, PerKind, Policy, PolicyError, Scheduled, Scope, Tier};
 
@@ -85,15 +87,35 @@ struct TierFile {
     #[serde(default)]
     default: bool,
     #[serde(default)]
-    r#match: Option<MatchFile>,
+    r#match: Option<Matches>,
 }
 
-/// A list of matches holds when one does; a single one needs no list.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(untagged)]
-enum MatchFile {
-    One(Match),
-    Any(Vec<Match>),
+/// A list of matches holds when one does; a single one needs no list. Read by
+/// hand, since an untagged enum would not name the key that it doesn't know.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Matches(Vec<Match>);
+
+impl<'de> Deserialize<'de> for Matches {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OneOrMore;
+        impl<'de> Visitor<'de> for OneOrMore {
+            type Value = Matches;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a match, or a list of matches")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Matches, A::Error> {
+                let one = Match::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(Matches(vec![one]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Matches, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(list)).map(Matches)
+            }
+        }
+        deserializer.deserialize_any(OneOrMore)
+    }
 }
 
 impl Keys {
@@ -178,11 +200,11 @@ fn checked_tiers(files: &[TierFile]) -> Result<Vec<Tier>, PolicyError> {
         if tiers.iter().any(|t| t.name == file.name) {
             return senseless(format!("the name {:?} is there twice", file.name));
         }
-        let matches = match &file.r#match {
-            None => vec![],
-            Some(MatchFile::One(one)) => vec![one.clone()],
-            Some(MatchFile::Any(list)) => list.clone(),
-        };
+        let matches = file
+            .r#match
+            .as_ref()
+            .map(|m| m.0.clone())
+            .unwrap_or_default();
         if matches.is_empty() && !file.default {
             return senseless(format!("{:?} has neither `match` nor `default`", file.name));
         }

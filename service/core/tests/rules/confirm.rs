@@ -126,23 +126,26 @@ fn a_stop_is_stale_when_vm_or_node_came_up_after_it() {
     };
     let policy = Policy::default();
     assert_eq!(
-        by_node(&stop, &back, &policy, at(100)),
+        by_node(&stop, &back, Some(&vm()), &policy, at(100)),
         ignored(Ignored::Stale)
     );
     assert_eq!(
-        by_node(&stop, &node(), &policy, at(100)),
+        by_node(&stop, &node(), Some(&vm()), &policy, at(100)),
         Verdict::Confirmed
     );
     // Only a stop is outdated by it: an ongoing window lasts while the VM runs.
     let begun = notice(Phase::Ongoing, t0());
-    assert_eq!(by_node(&begun, &back, &policy, at(100)), Verdict::Confirmed);
+    assert_eq!(
+        by_node(&begun, &back, Some(&vm()), &policy, at(100)),
+        Verdict::Confirmed
+    );
 }
 
 #[test]
 fn the_node_and_policy_have_a_say() {
     let begun = notice(Phase::Ongoing, t0());
     let policy = Policy::default();
-    let is = |node: &Node, policy: &Policy, now: i64| by_node(&begun, node, policy, at(now));
+    let is = |node: &Node, policy: &Policy, now: i64| by_node(&begun, node, None, policy, at(now));
     assert_eq!(is(&node(), &policy, 7200), Verdict::Confirmed);
     assert_eq!(is(&node(), &policy, 7201), ignored(Ignored::Stale));
     let mut other = node();
@@ -171,6 +174,36 @@ fn the_node_and_policy_have_a_say() {
         ..Policy::default()
     };
     let ahead = notice(Phase::Scheduled, t0());
-    let verdict = by_node(&ahead, &node(), &no_records, at(1));
+    let verdict = by_node(&ahead, &node(), None, &no_records, at(1));
     assert_eq!(verdict, ignored(Ignored::OutOfScope));
+}
+
+#[test]
+fn a_node_says_more_when_compute_is_not_asked_and_less_when_it_is() {
+    let policy = Policy::default();
+    let begun = notice(Phase::Ongoing, t0());
+    let back = Node {
+        ready_since: Some(at(60)),
+        ..node()
+    };
+    assert_eq!(
+        by_node(&begun, &back, None, &policy, at(100)),
+        ignored(Ignored::Stale)
+    );
+    let mut lagging = node();
+    lagging
+        .annotations
+        .insert(keys::INSTANCE_ID_ANNOTATION.to_owned(), "42".to_owned());
+    let verdict = by_node(&begun, &lagging, Some(&vm()), &policy, at(1));
+    assert!(matches!(verdict, Verdict::TooEarly(_)), "{verdict:?}");
+    // Announced as ahead, but Compute shows that it has begun.
+    let no_records = Policy {
+        scheduled: Scheduled::Ignore,
+        ..policy
+    };
+    let ahead = notice(Phase::Scheduled, t0());
+    assert_eq!(
+        by_node(&ahead, &node(), Some(&vm()), &no_records, at(1)),
+        Verdict::Confirmed
+    );
 }

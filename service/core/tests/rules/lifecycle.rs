@@ -55,6 +55,13 @@ fn never_over_while_compute_shows_it_ongoing() {
     };
     check(&intent(), &booted(&intent()), vm(), at(4000), "keep");
     check(&completed, &booted(&completed), vm(), at(40_000), "keep");
+    // Taken for over too early, it goes on, but not by what was seen before.
+    let early = Intent {
+        completed_at: Some(at(100)),
+        ..completed
+    };
+    check(&early, &marked(&early), vm(), at(159), "keep");
+    check(&early, &marked(&early), vm(), at(160), "note");
 }
 
 #[test]
@@ -151,6 +158,16 @@ fn silence_after_the_deadline_counts_only_when_nothing_is_announced() {
         absent_since: Some(at(10)),
         ..intent()
     };
+    // One that lies ahead is another maintenance, or this one put off.
+    check(&never, &marked(&never), announced, at(7300), "unmark");
+    let begun = Maintenance {
+        start: Some(at(7000)),
+        ..Maintenance::default()
+    };
+    let announced = Instance {
+        maintenance: Some(begun),
+        ..vm()
+    };
     check(&never, &marked(&never), announced, at(7300), "keep");
 }
 
@@ -234,6 +251,15 @@ fn a_compute_that_is_not_to_be_asked_leaves_boot_and_notice_as_signs() {
     };
     assert_eq!(
         follows(&completed, &marked(&completed), &off, at(100)),
+        "unmark"
+    );
+    // Nobody else can say that it was called off.
+    assert_eq!(
+        follows(&intent(), &marked(&intent()), &off, at(10_799)),
+        "keep"
+    );
+    assert_eq!(
+        follows(&intent(), &marked(&intent()), &off, at(10_800)),
         "unmark"
     );
 }
@@ -409,4 +435,29 @@ fn a_label_with_a_value_of_another_is_not_fought_over() {
     let mut bare = marked(&intent());
     bare.taints.clear();
     check(&theirs, &bare, vm(), at(60), "keep");
+}
+
+#[test]
+fn one_odd_answer_of_compute_ends_nothing() {
+    let missing = |when| Look {
+        answer: Some((when, Answer::NoInstance)),
+        tried_at: Some(when),
+        off: false,
+    };
+    assert_eq!(
+        follows(&intent(), &marked(&intent()), &missing(at(60)), at(60)),
+        "note"
+    );
+    let once = Intent {
+        absent_since: Some(at(60)),
+        ..intent()
+    };
+    assert_eq!(
+        follows(&once, &marked(&once), &missing(at(119)), at(119)),
+        "keep"
+    );
+    assert_eq!(
+        follows(&once, &marked(&once), &missing(at(120)), at(120)),
+        "complete"
+    );
 }

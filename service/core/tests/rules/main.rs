@@ -10,6 +10,7 @@
 mod confirm;
 mod intent;
 mod lifecycle;
+mod manual;
 mod merge;
 mod notice;
 mod plan;

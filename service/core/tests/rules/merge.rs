@@ -162,7 +162,22 @@ fn a_completion_ends_what_it_can() {
         phase: Phase::Scheduled,
         ..intent()
     };
-    assert!(matches!(onto(&recorded, &done, 1201), Merged::Forget(_)));
+    let none = Instance {
+        maintenance: None,
+        ..vm()
+    };
+    let stored = Stored::Intent(Box::new(recorded.clone()));
+    assert!(matches!(
+        merged(&stored, &done, &none, 1201),
+        Merged::Forget(_)
+    ));
+    assert_eq!(
+        onto(&recorded, &done, 1201),
+        Merged::Unchanged,
+        "Compute still shows a window"
+    );
+    let earlier = notice(Phase::Completed, at(-60));
+    assert_eq!(merged(&stored, &earlier, &none, 1201), Merged::Stale);
     let manual = Intent {
         source: Source::Manual,
         ..intent()

@@ -302,14 +302,16 @@ fn incredible_times_are_not_believed() {
         let notice = noticed(&with("/timestamp", json!(time)));
         assert_eq!((notice.at, notice.at_known), (at(4), false), "{time}");
     }
-    let late = Received {
-        published: Some(Timestamp::MAX),
-        ..received()
-    };
-    let Ok(Reading::Notice(notice)) = read(&without("/timestamp"), &late) else {
-        panic!("no notice")
-    };
-    assert_eq!((notice.at, notice.at_known), (at(9), false));
+    for published in [Timestamp::MAX, Timestamp::MIN, Timestamp::UNIX_EPOCH] {
+        let wrong = Received {
+            published: Some(published),
+            ..received()
+        };
+        let Ok(Reading::Notice(notice)) = read(&without("/timestamp"), &wrong) else {
+            panic!("no notice")
+        };
+        assert_eq!((notice.at, notice.at_known), (at(9), false));
+    }
 }
 
 #[test]

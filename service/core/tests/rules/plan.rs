@@ -42,7 +42,7 @@ fn blocked(pods: &[&Pod], when: Timestamp) -> BTreeMap<String, Attempt> {
     let attempt = Attempt {
         at: when,
         outcome: Outcome::Blocked { why },
-        failures: 0,
+        failures: 9,
     };
     pods.iter()
         .map(|p| (p.id.uid.clone(), attempt.clone()))
@@ -394,4 +394,38 @@ fn a_gang_is_told_by_annotation_set_group_or_indexed_job() {
         gang(&[jobset], &[("drainwell.dev/gang", "mine")]),
         "training/gang/mine"
     );
+}
+
+#[test]
+fn an_eviction_api_that_fails_costs_no_pod_its_sigterm() {
+    let web = pod("web");
+    let mut seen = world(vec![web.clone()], at(3570));
+    let outcome = Outcome::Retry {
+        why: "HTTP 500".to_owned(),
+        after_s: None,
+    };
+    let attempt = Attempt {
+        at: at(3568),
+        outcome,
+        failures: 1,
+    };
+    seen.attempts.insert(web.id.uid, attempt);
+    let policy = Policy {
+        patience: drainwell_core::policy::PerKind {
+            gpu: 7200,
+            tpu: 1,
+            other: 1,
+        },
+        ..Policy::default()
+    };
+    assert_eq!(
+        told(&seen, &intent(), &policy, at(3569)),
+        Vec::<String>::new()
+    );
+    assert_eq!(told(&seen, &intent(), &policy, at(3570)), ["force web"]);
+    let never = Policy {
+        force: Force::Never,
+        ..policy
+    };
+    assert_eq!(told(&seen, &intent(), &never, at(3570)), ["evict web"]);
 }

@@ -15,7 +15,7 @@ fn refused(yaml: &str, in_words: &[&str]) {
 
 #[test]
 fn an_empty_file_is_the_defaults() {
-    for text in ["", "\n\n", "{}"] {
+    for text in ["", "\n\n", "{}", "# nothing yet\n", "null"] {
         assert_eq!(
             Policies::from_yaml(text).unwrap().of("any"),
             Policy::default()

@@ -61,6 +61,7 @@ pub(crate) fn intent() -> Intent {
         seen_down: false,
         absent_since: None,
         drained_at: None,
+        completed_at: None,
         slice_marked: false,
         reasserted: 0,
         reasserted_at: None,

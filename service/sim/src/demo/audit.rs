@@ -10,7 +10,7 @@ use crate::seed::Seed;
 
 /// What an entry is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Subject {
+pub(crate) enum Subject {
     /// A maintenance lies ahead.
     Scheduled,
     /// It has begun.
@@ -54,7 +54,7 @@ impl Subject {
     }
 
     /// For people.
-    pub(super) fn phrase(self) -> &'static str {
+    pub(crate) fn phrase(self) -> &'static str {
         match self {
             Self::Scheduled => "maintenance is scheduled",
             Self::Ongoing => "maintenance is ongoing",
@@ -66,7 +66,7 @@ impl Subject {
 }
 
 /// The entry that Compute Engine writes at `at`.
-pub(super) fn entry(
+pub(crate) fn entry(
     seed: Seed,
     subject: Subject,
     vm: &Vm,

@@ -11,12 +11,6 @@ use super::World;
 impl Cloud for World {
     async fn instance(&self, vm: &Vm) -> Result<Option<Instance>, CallError> {
         self.wait_for_call().await;
-        Ok(self.look(|state| {
-            state
-                .machines
-                .values()
-                .find(|m| m.is(vm))
-                .map(|m| m.instance.clone())
-        }))
+        Ok(self.instance_now(vm))
     }
 }

@@ -8,7 +8,6 @@ use drainwell_core::observed::{Node, PodRef};
 use jiff::Timestamp;
 
 use super::World;
-use super::state::State;
 use crate::journal::Way;
 
 #[async_trait]
@@ -24,46 +23,34 @@ impl Cluster for World {
 
     async fn nodes(&self, label: &str, value: &str) -> Result<Vec<Node>, CallError> {
         self.wait_for_call().await;
-        let managed = |node: &&Node| node.labels.get(label).is_some_and(|v| v == value);
-        Ok(self.look(|state| {
-            state
-                .nodes
-                .values()
-                .map(|n| &n.node)
-                .filter(managed)
-                .cloned()
-                .collect()
-        }))
+        Ok(self.list_nodes(label, value))
     }
 
     async fn pods(&self, node: &str) -> Result<PodList, CallError> {
         self.wait_for_call().await;
-        Ok(self.look(|state| PodList {
-            pods: state.pods_on(node).map(|p| p.pod.clone()).collect(),
-            version: state.revision.to_string(),
-        }))
+        Ok(self.list_pods(node))
     }
 
     async fn edit_node(&self, edit: &NodeEdit) -> Result<Node, CallError> {
         self.wait_for_call().await;
-        self.change(|state| state.edit(edit))
+        self.edit_now(edit)
     }
 
     async fn evict(&self, pod: &PodRef, grace_s: Option<u32>) -> Outcome {
         self.wait_for_call().await;
-        self.change(|state| state.evict(pod, grace_s))
+        self.evict_now(pod, grace_s)
     }
 
     async fn force(&self, pod: &PodRef, grace_s: Option<u32>, _now: Timestamp) -> Outcome {
         // Two calls: the status patch, then the DELETE.
         self.wait_for_call().await;
         self.wait_for_call().await;
-        self.change(|state| delete(state, pod, grace_s, Way::Forced))
+        self.delete_now(pod, grace_s, Way::Forced)
     }
 
     async fn shorten(&self, pod: &PodRef, grace_s: u32) -> Outcome {
         self.wait_for_call().await;
-        self.change(|state| delete(state, pod, Some(grace_s), Way::Shortened))
+        self.delete_now(pod, Some(grace_s), Way::Shortened)
     }
 
     async fn changed(&self, watching: &Watching) -> Changed {
@@ -91,16 +78,4 @@ impl Cluster for World {
         })
         .await
     }
-}
-
-fn delete(state: &mut State, pod: &PodRef, grace_s: Option<u32>, way: Way) -> Outcome {
-    if state.names_another(pod) {
-        return Outcome::Stale;
-    }
-    let Some(found) = state.pod_mut(pod) else {
-        return Outcome::Done;
-    };
-    let grace_s = grace_s.unwrap_or(found.pod.grace_s);
-    state.tell(pod, grace_s, way);
-    Outcome::Done
 }

@@ -45,6 +45,7 @@ impl Machine {
             ("goog-gke-node".to_owned(), String::new()),
         ]);
         let since = shift(state.now, -86_400);
+        let earlier = state.earlier_nodes(&spec.name);
         Self {
             project: state.project.clone(),
             zone: spec.zone.clone(),
@@ -59,8 +60,9 @@ impl Machine {
                 maintenance: None,
             },
             maintenance: None,
-            turn: 0,
-            boots: 1,
+            // Events planned for an earlier VM of this name concern no later one.
+            turn: earlier * 1000,
+            boots: earlier * 1000 + 1,
         }
     }
 
@@ -71,6 +73,15 @@ impl Machine {
             name: Some(self.instance.name.clone()),
             id: Some(self.instance.id),
         }
+    }
+
+    pub(super) fn pending(&self) -> Option<MaintenanceSpec> {
+        let ahead = self
+            .instance
+            .maintenance
+            .as_ref()
+            .is_some_and(|m| !m.ongoing);
+        self.maintenance.clone().filter(|_| ahead)
     }
 
     /// Whether `instances.get` with this identity finds it.
@@ -127,6 +138,19 @@ impl State {
         }
     }
 
+    /// A maintenance that has begun is called off before its host stops.
+    pub(super) fn end_early(&mut self, node: &str) {
+        let Some(machine) = self.machines.get_mut(node) else {
+            return;
+        };
+        let shown = machine.instance.maintenance.as_ref();
+        if machine.instance.running && shown.is_some_and(|m| m.ongoing) {
+            machine.turn += 1;
+            let turn = machine.turn;
+            self.maintenance_ends(node, turn);
+        }
+    }
+
     pub(super) fn maintenance_begins(&mut self, node: &str, turn: u32) {
         let now = self.now;
         let Some(machine) = self.machines.get_mut(node).filter(|m| m.turn == turn) else {
@@ -150,7 +174,7 @@ impl State {
             return;
         };
         machine.instance.running = false;
-        let boots = machine.boots;
+        let (boots, id) = (machine.boots, machine.instance.id);
         let repair_s = machine.maintenance.as_ref().map_or(0, |spec| spec.repair_s);
         self.note_node(node, NodeChange::HostStopped);
         let mut lost = Vec::new();
@@ -178,7 +202,7 @@ impl State {
                 boots,
             },
         );
-        self.plan(repair_s, Event::HostStarts { node });
+        self.plan(repair_s, Event::HostStarts { node, id });
     }
 
     fn boots(&self, node: &str) -> u32 {
@@ -210,9 +234,10 @@ impl State {
         }
     }
 
-    pub(super) fn host_starts(&mut self, node: &str) {
+    pub(super) fn host_starts(&mut self, node: &str, id: u64) {
         let now = self.now;
-        let Some(machine) = self.machines.get_mut(node) else {
+        let there = self.machines.get_mut(node);
+        let Some(machine) = there.filter(|m| m.instance.id == id) else {
             return;
         };
         machine.instance.running = true;

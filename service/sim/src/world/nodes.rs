@@ -52,8 +52,10 @@ impl State {
         let capacity: BTreeMap<String, u64> =
             capacity.map(|(resource, n)| (resource, n.into())).collect();
         let accelerators = capacity.values().sum();
+        let earlier = self.earlier_nodes(&name);
+        let boot = format!("boot {name} {}", earlier * 1000 + 1);
         let node = Node {
-            uid: self.seed.uuid(&format!("node {name}")),
+            uid: self.seed.uuid(&format!("node {name} {earlier}")),
             resource_version: revision.to_string(),
             provider_id: Some(format!("gce://{}/{zone}/{name}", self.project)),
             labels,
@@ -61,7 +63,7 @@ impl State {
             taints,
             ready: true,
             ready_since: Some(shift(self.now, -86_400)),
-            boot_id: Some(self.seed.uuid(&format!("boot {name} 1"))),
+            boot_id: Some(self.seed.uuid(&boot)),
             capacity,
             name: name.clone(),
         };
@@ -107,7 +109,12 @@ impl State {
         Ok(after)
     }
 
-    fn note_marks(&mut self, name: &str) {
+    /// How many nodes of this name there were before.
+    pub(super) fn earlier_nodes(&self, name: &str) -> u32 {
+        self.removed.get(name).copied().unwrap_or_default()
+    }
+
+    pub(super) fn note_marks(&mut self, name: &str) {
         let Some(state) = self.nodes.get_mut(name) else {
             return;
         };

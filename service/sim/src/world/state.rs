@@ -37,6 +37,8 @@ pub(super) struct State {
     pub(super) daemon_sets: BTreeMap<Key, (PodSpec, Vec<String>)>,
     /// How many pods a controller has made under each beginning of a name.
     pub(super) made: BTreeMap<Key, u32>,
+    /// How many nodes of each name have been removed.
+    pub(super) removed: BTreeMap<String, u32>,
     pub(super) journal: Vec<Entry>,
     /// The last resourceVersion that was given out.
     pub(super) revision: u64,
@@ -62,7 +64,7 @@ pub(super) enum Event {
     /// The cluster gives up the pods of a silent node.
     NodeGivenUp { node: String, boots: u32 },
     /// A host is back, its VM boots.
-    HostStarts { node: String },
+    HostStarts { node: String, id: u64 },
     /// The kubelet of a VM that has booted reports.
     NodeBack { node: String, boots: u32 },
     /// Compute shows a maintenance no more.
@@ -83,6 +85,7 @@ impl State {
             budgets: BTreeMap::new(),
             daemon_sets: BTreeMap::new(),
             made: BTreeMap::new(),
+            removed: BTreeMap::new(),
             journal: Vec::new(),
             revision: 1000,
             queue: BTreeMap::new(),
@@ -159,7 +162,7 @@ impl State {
             Event::HostStops { node, turn } => self.host_stops(&node, turn),
             Event::NodeSilent { node, boots } => self.node_silent(&node, boots),
             Event::NodeGivenUp { node, boots } => self.node_given_up(&node, boots),
-            Event::HostStarts { node } => self.host_starts(&node),
+            Event::HostStarts { node, id } => self.host_starts(&node, id),
             Event::NodeBack { node, boots } => self.node_back(&node, boots),
             Event::MaintenanceEnds { node, turn } => self.maintenance_ends(&node, turn),
         }

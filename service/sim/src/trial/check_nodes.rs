@@ -1,0 +1,210 @@
+//! The rules on writes to Nodes. Each write has the version that was read as
+//! its precondition, so what it is based on is what was there: no allowance
+//! for time is made.
+
+use std::collections::BTreeMap;
+
+use drainwell_core::intent::{Intent, Stored};
+use drainwell_core::keys;
+use drainwell_core::notice::Phase;
+use drainwell_core::observed::{Node, Taint};
+use drainwell_core::time::shift;
+use jiff::Timestamp;
+
+use super::check_pods::LAG_S;
+use super::ledger::Ledger;
+
+/// For how long an answer of Compute may count, and how far it may lag.
+const OLD_ANSWER_S: i64 = 150 + 60 + 30;
+
+/// Keys that the service may write.
+const OURS: [&str; 3] = [
+    keys::MAINTENANCE_LABEL,
+    keys::MANAGED_LABEL,
+    keys::INTENT_ANNOTATION,
+];
+
+impl Ledger {
+    /// Checks a write that was carried out, and learns whose the marks are.
+    pub(super) fn check_edit(
+        &mut self,
+        instance: usize,
+        before: &Node,
+        after: &Node,
+        now: Timestamp,
+    ) {
+        let broken = self.broken_by_edit(before, after, now);
+        for what in broken {
+            let node = &before.name;
+            self.breach(now, format!("{what}: instance {instance} writes {node}"));
+        }
+        let Some(facts) = self.model.nodes.get_mut(&before.name) else {
+            return;
+        };
+        let label = |node: &Node| node.labels.contains_key(keys::MAINTENANCE_LABEL);
+        let taint = |node: &Node| node.termination_taint().is_some();
+        facts.ours_label |= label(after) && !label(before);
+        facts.ours_taint |= taint(after) && !taint(before);
+        if open(after).is_none() {
+            (facts.ours_label, facts.ours_taint) = (false, false);
+        }
+    }
+
+    fn broken_by_edit(&self, before: &Node, after: &Node, now: Timestamp) -> Vec<String> {
+        let mut broken = foreign(before, after);
+        let mut rule = |holds: bool, what: &str| {
+            if !holds {
+                broken.push(what.to_owned());
+            }
+        };
+        rule(before.uid == after.uid, "another Node is written");
+        let label = |node: &Node| node.labels.get(keys::MAINTENANCE_LABEL).cloned();
+        let taint = |node: &Node| node.termination_taint().is_some();
+        let facts = self.model.nodes.get(&before.name);
+        let (ours_label, ours_taint) =
+            facts.map_or((false, false), |f| (f.ours_label, f.ours_taint));
+        let (was, is) = (open(before), open(after));
+        rule(
+            !matches!(Stored::on(before), Stored::Unreadable(_)),
+            "an unreadable intent is written over",
+        );
+        if label(before).is_some() && label(after) != label(before) {
+            let own = ours_label && label(before).as_deref() == Some("true");
+            rule(
+                own && label(after).is_none(),
+                "somebody else's label is changed",
+            );
+        }
+        rule(
+            !taint(before) || taint(after) || ours_taint,
+            "somebody else's taint is removed",
+        );
+        let appears =
+            label(after).is_some() && label(before).is_none() || taint(after) && !taint(before);
+        let ongoing = |i: &Option<Intent>| i.as_ref().is_some_and(|i| i.phase == Phase::Ongoing);
+        rule(!appears || is.is_some(), "a mark without an intent");
+        if ongoing(&is) && !ongoing(&was) {
+            let both = label(after).is_some() && taint(after);
+            rule(both, "an ongoing intent without both marks");
+        }
+        let managed = after
+            .labels
+            .get(keys::MANAGED_LABEL)
+            .is_some_and(|v| v == "true");
+        rule(
+            is.is_some() == managed,
+            "intent and managed label are not in step",
+        );
+        if let (Some(was), Some(is)) = (&was, &is) {
+            rule(
+                was.key == is.key || was.instance_id() != is.instance_id(),
+                "the key changes",
+            );
+            if was.phase == Phase::Ongoing && is.phase == Phase::Ongoing && was.deadline_known {
+                let tighter = is.deadline <= was.deadline && is.deadline_known;
+                rule(tighter, "a known deadline moves later");
+            }
+            rule(!before.skipped(), "a node to be skipped is written");
+        }
+        rule(
+            was.is_some() || !before.skipped(),
+            "a node to be skipped is marked",
+        );
+        if ongoing(&was) && is.as_ref().is_some_and(|i| i.phase == Phase::Completed) {
+            let id = was
+                .as_ref()
+                .and_then(Intent::instance_id)
+                .unwrap_or_default();
+            let on = self
+                .model
+                .ongoing_since(&before.name, id, shift(now, -OLD_ANSWER_S));
+            rule(
+                !on,
+                "completed while Compute shows the maintenance as ongoing",
+            );
+        }
+        if let (Some(was), None) = (&was, &is) {
+            self.check_unmark(before, after, was, now, &mut rule);
+        }
+        if let Some(is) = &is
+            && is.drained_at.is_some()
+            && was.as_ref().is_none_or(|was| was.drained_at.is_none())
+        {
+            rule(
+                !self.holds_pods(&before.name, is, now),
+                "drained, and pods are left",
+            );
+        }
+        broken
+    }
+
+    fn check_unmark(
+        &self,
+        before: &Node,
+        after: &Node,
+        was: &Intent,
+        now: Timestamp,
+        rule: &mut impl FnMut(bool, &str),
+    ) {
+        if was.phase != Phase::Scheduled && !before.skipped() {
+            rule(before.ready, "unmarked before the node is Ready");
+            let id = was.instance_id().unwrap_or_default();
+            let from = shift(now, -OLD_ANSWER_S);
+            let on = self.model.ongoing_since(&before.name, id, from);
+            rule(
+                !on,
+                "unmarked while Compute shows the maintenance as ongoing",
+            );
+        }
+        let facts = self.model.nodes.get(&before.name);
+        let (label, taint) = facts.map_or((false, false), |f| (f.ours_label, f.ours_taint));
+        let value = after
+            .labels
+            .get(keys::MAINTENANCE_LABEL)
+            .map(String::as_str);
+        let yielded = value.is_some_and(|v| v != "true");
+        rule(!label || value != Some("true"), "our label is left behind");
+        rule(
+            !taint || yielded || after.termination_taint().is_none(),
+            "our taint is left behind",
+        );
+    }
+
+    fn holds_pods(&self, node: &str, intent: &Intent, now: Timestamp) -> bool {
+        let from = shift(now, -LAG_S);
+        let mut pods = self.model.pods_on(node);
+        pods.any(|p| p.holds() && p.since <= from && !p.came_back(intent, -LAG_S))
+    }
+}
+
+fn open(node: &Node) -> Option<Intent> {
+    match Stored::on(node) {
+        Stored::Intent(intent) => Some(*intent),
+        Stored::Nothing | Stored::Unreadable(_) => None,
+    }
+}
+
+/// What a write has changed that is no business of the service.
+fn foreign(before: &Node, after: &Node) -> Vec<String> {
+    let theirs = |all: &BTreeMap<String, String>| -> BTreeMap<String, String> {
+        let all = all.iter().filter(|(key, _)| !OURS.contains(&key.as_str()));
+        all.map(|(k, v)| (k.clone(), v.clone())).collect()
+    };
+    let taints = |node: &Node| -> Vec<Taint> {
+        let all = node.taints.iter();
+        all.filter(|t| t.key != keys::TERMINATION_TAINT)
+            .cloned()
+            .collect()
+    };
+    let mut broken = Vec::new();
+    if theirs(&before.labels) != theirs(&after.labels) {
+        broken.push("other labels are changed".to_owned());
+    }
+    if theirs(&before.annotations) != theirs(&after.annotations) {
+        broken.push("other annotations are changed".to_owned());
+    }
+    if taints(before) != taints(after) {
+        broken.push("other taints are changed".to_owned());
+    }
+    broken
+}

@@ -1,0 +1,172 @@
+//! What each step of a history does.
+
+use drainwell_core::keys;
+use drainwell_core::observed::{Instance, Node, Taint};
+use drainwell_core::time::shift;
+
+use super::play::Play;
+use super::scene;
+use super::step::{Fault, PodChange, Touch, What};
+use crate::spec::MaintenanceSpec;
+
+/// A taint of somebody else.
+const FOREIGN_TAINT: &str = "example.com/cordoned";
+
+impl Play {
+    /// Lets it happen.
+    pub(super) async fn take(&mut self, what: &What) {
+        let world = self.bench.world.clone();
+        let now = self.bench.now();
+        match what {
+            What::Announce {
+                node,
+                in_s,
+                notice_s,
+                repair_s,
+                cleared_s,
+            } => {
+                let spec = MaintenanceSpec {
+                    notice_s: *notice_s,
+                    repair_s: *repair_s,
+                    cleared_s: *cleared_s,
+                    reasons: vec!["PLANNED_UPDATE".to_owned()],
+                };
+                self.announce(node, *in_s, spec);
+            }
+            What::Move { node, in_s } => {
+                if let Some(spec) = world.pending(node) {
+                    let starts_at = shift(now, i64::from(*in_s));
+                    world.announce(node, starts_at, spec);
+                }
+            }
+            What::Cancel(node) => {
+                world.cancel(node);
+                world.end_early(node);
+            }
+            What::Forge { node, entry, age_s } => self.post.forge(node, *entry, *age_s),
+            What::Mail { how, for_s } => self.post.rule(*how, *for_s),
+            What::Fault {
+                instance,
+                kind,
+                for_s,
+            } => self.bench.open(*instance, *kind, *for_s),
+            What::Crash {
+                instance,
+                gently,
+                down_s,
+            } => {
+                self.end(*instance, *gently, *down_s).await;
+            }
+            What::Pod { node, template } => self.add_pod(node, *template),
+            What::Change { node, pick, how } => self.change_pod(node, *pick, *how),
+            What::Budget { app, min } => {
+                let budget = scene::budget(app, min.unwrap_or_default());
+                world.remove_budget(&budget.namespace, &budget.name);
+                if min.is_some() {
+                    world.add_budget(budget);
+                }
+            }
+            What::Touch { node, how } => {
+                world.change_node(node, |node| touch(node, *how));
+            }
+            What::Rebuild { node, away_s } => {
+                world.remove_node(node);
+                self.rebuilds
+                    .push((shift(now, i64::from(*away_s)), node.clone()));
+                // What becomes of a VM that is away, nobody can hurry.
+                self.bench.open(None, Fault::Slow(1), *away_s + 60);
+            }
+        }
+    }
+
+    /// A host under maintenance gets no second one; both hosts of the slice
+    /// are maintained together.
+    fn announce(&self, node: &str, in_s: u32, spec: MaintenanceSpec) {
+        let starts_at = shift(self.bench.now(), i64::from(in_s));
+        let both = ["tpu-1", "tpu-2"];
+        let hosts = if node.starts_with("tpu") {
+            &both[..]
+        } else {
+            &[node]
+        };
+        for host in hosts {
+            let free =
+                |vm: &Instance| vm.running && vm.maintenance.as_ref().is_none_or(|m| !m.ongoing);
+            if self
+                .bench
+                .world
+                .find_vm(host)
+                .is_some_and(|(_, vm)| free(&vm))
+            {
+                self.bench.world.announce(host, starts_at, spec.clone());
+            }
+        }
+    }
+
+    /// Only a pod that tolerates the taints can still be bound to a node.
+    fn add_pod(&self, node: &str, template: usize) {
+        let Some(found) = self.bench.world.find_node(node) else {
+            return;
+        };
+        let mut dice = self.bench.dice(3);
+        let pod = scene::pod(node, template, 0, &mut dice);
+        if found.taints.is_empty() || pod.tolerations.iter().any(|t| t.key.is_empty()) {
+            self.bench.world.add_pod(Some(node), pod);
+        }
+    }
+
+    fn change_pod(&self, node: &str, pick: usize, how: PodChange) {
+        let world = &self.bench.world;
+        let pods = world.pods_on(node);
+        let Some(pod) = pods.get(pick % pods.len().max(1)) else {
+            return;
+        };
+        if pod.owner_kind.as_deref() == Some("Node") {
+            return;
+        }
+        match how {
+            PodChange::Finish => world.finish_pod(&pod.id),
+            PodChange::Delete => world.delete_pod(&pod.id),
+            PodChange::Skip => world.annotate_pod(&pod.id, keys::SKIP_ANNOTATION, "true"),
+        }
+    }
+}
+
+fn touch(node: &mut Node, how: Touch) {
+    let taint = |key: &str, value: &str| Taint {
+        key: key.to_owned(),
+        value: value.to_owned(),
+        effect: keys::NO_SCHEDULE.to_owned(),
+    };
+    match how {
+        Touch::StripLabel => {
+            node.labels.remove(keys::MAINTENANCE_LABEL);
+        }
+        Touch::StripTaint => node.taints.retain(|t| t.key != keys::TERMINATION_TAINT),
+        Touch::Relabel => {
+            let value = "other-component".to_owned();
+            node.labels
+                .insert(keys::MAINTENANCE_LABEL.to_owned(), value);
+        }
+        // In front, so that every index after it moves.
+        Touch::Taint => node.taints.insert(0, taint(FOREIGN_TAINT, "yes")),
+        Touch::Untaint => node.taints.retain(|t| t.key != FOREIGN_TAINT),
+        Touch::TerminationTaint if node.termination_taint().is_none() => {
+            node.taints.push(taint(keys::TERMINATION_TAINT, ""));
+        }
+        Touch::TerminationTaint => {}
+        Touch::Skip => {
+            let value = "true".to_owned();
+            node.annotations
+                .insert(keys::SKIP_ANNOTATION.to_owned(), value);
+        }
+        Touch::Unskip => {
+            node.annotations.remove(keys::SKIP_ANNOTATION);
+        }
+        Touch::Scramble => {
+            if let Some(text) = node.annotations.get_mut(keys::INTENT_ANNOTATION) {
+                text.insert(0, '?');
+            }
+        }
+    }
+}

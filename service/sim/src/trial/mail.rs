@@ -1,0 +1,214 @@
+//! The mail: audit log entries on their way to the service, as Pub/Sub
+//! carries them: late, lost, twice, and again until they are acknowledged.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use drainwell_app::intake::{Ack, Later, Told};
+use drainwell_core::notice::{self, Phase, Reading, Received, Source};
+use drainwell_core::time::{seconds_between, shift};
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use super::bench::Bench;
+use super::instance::Door;
+use super::step::{Forged, Mail};
+use crate::demo::audit::{self, Subject};
+use crate::journal::{NodeChange, What};
+use crate::seed::Seed;
+
+/// From an entry's timestamp to its first push.
+const SINK_S: i64 = 2;
+const BACKOFF_MIN_S: i64 = 10;
+const BACKOFF_MAX_S: i64 = 120;
+/// As the service bounds its own work on a notice.
+const TAKE_TIMEOUT: Duration = Duration::from_secs(25);
+/// After this long a message goes to the dead letters.
+const KEPT_S: i64 = 3600;
+
+/// The doors of the instances that are up.
+pub(super) type Doors = Arc<Mutex<Vec<Option<Door>>>>;
+
+/// All messages under way.
+pub(super) struct Post {
+    bench: Arc<Bench>,
+    doors: Doors,
+    under_way: JoinSet<()>,
+    /// How much of the world's journal has been mailed.
+    read: usize,
+    /// What becomes of entries, until when.
+    rules: Vec<(Mail, Timestamp)>,
+}
+
+impl Post {
+    pub(super) fn new(bench: &Arc<Bench>, doors: &Doors) -> Self {
+        Self {
+            bench: Arc::clone(bench),
+            doors: Arc::clone(doors),
+            under_way: JoinSet::new(),
+            read: 0,
+            rules: Vec::new(),
+        }
+    }
+
+    /// Entries are treated like this for a while.
+    pub(super) fn rule(&mut self, how: Mail, for_s: u32) {
+        let until = shift(self.bench.now(), i64::from(for_s));
+        self.rules.push((how, until));
+    }
+
+    /// From now on all entries arrive.
+    pub(super) fn calm(&mut self) {
+        self.rules.clear();
+    }
+
+    /// Sends what Compute has written since the last time.
+    pub(super) fn collect(&mut self) {
+        let new = self.bench.world.journal_since(self.read);
+        self.read += new.len();
+        for entry in &new {
+            let What::Node { node, change } = &entry.what else {
+                continue;
+            };
+            let subject = match change {
+                NodeChange::MaintenanceAnnounced { .. } => Subject::Scheduled,
+                NodeChange::MaintenanceBegan { .. } => Subject::Ongoing,
+                NodeChange::MaintenanceEnded => Subject::Completed,
+                NodeChange::HostStopped => Subject::Terminated,
+                NodeChange::HostStarted => Subject::Restarted,
+                NodeChange::MaintenanceCancelled
+                | NodeChange::Marked { .. }
+                | NodeChange::Unmarked
+                | NodeChange::Ready
+                | NodeChange::NotReady => continue,
+            };
+            self.send(node, subject, entry.at);
+        }
+        while self.under_way.try_join_next().is_some() {}
+    }
+
+    /// Sends an entry that nothing has caused.
+    pub(super) fn forge(&mut self, node: &str, entry: Forged, age_s: u32) {
+        let subject = match entry {
+            Forged::Scheduled => Subject::Scheduled,
+            Forged::Ongoing => Subject::Ongoing,
+            Forged::Completed => Subject::Completed,
+            Forged::Terminated => Subject::Terminated,
+            Forged::Restarted => Subject::Restarted,
+        };
+        self.send(node, subject, shift(self.bench.now(), -i64::from(age_s)));
+    }
+
+    fn send(&mut self, node: &str, subject: Subject, at: Timestamp) {
+        let bench = &self.bench;
+        let now = bench.now();
+        let Some((vm, instance)) = bench.world.find_vm(node) else {
+            return;
+        };
+        let shown = instance.maintenance.as_ref();
+        let entry = audit::entry(Seed(bench.seed), subject, &vm, shown, at);
+        let (mut copies, mut delay_s) = (1, SINK_S);
+        self.rules.retain(|(_, until)| *until > now);
+        for (how, _) in &self.rules {
+            match how {
+                Mail::Lost => copies = 0,
+                Mail::Twice => copies *= 2,
+                Mail::Late(by_s) => delay_s += i64::from(bench.dice(5).u32(*by_s / 2..=*by_s)),
+            }
+        }
+        for copy in 0..copies.min(4) {
+            let (bench, doors) = (Arc::clone(bench), Arc::clone(&self.doors));
+            let first = shift(now, delay_s + 7 * copy);
+            let (node, entry) = (node.to_owned(), entry.clone());
+            self.under_way
+                .spawn(async move { deliver(&bench, &doors, &node, &entry, first).await });
+        }
+    }
+}
+
+/// Pushes one message until it is acknowledged.
+async fn deliver(bench: &Arc<Bench>, doors: &Doors, node: &str, entry: &Value, first: Timestamp) {
+    bench.clock.sleep_until(first).await;
+    let mut backoff_s = BACKOFF_MIN_S;
+    while seconds_between(first, bench.now()) < KEPT_S {
+        let door = {
+            let doors = doors.lock().unwrap_or_else(PoisonError::into_inner);
+            let up: Vec<Door> = doors.iter().flatten().cloned().collect();
+            bench.dice(6).choice(up.iter()).cloned()
+        };
+        if let Some(door) = door
+            && push(bench, door, node, entry, first).await
+        {
+            return;
+        }
+        bench.clock.sleep_until(shift(bench.now(), backoff_s)).await;
+        backoff_s = (2 * backoff_s).min(BACKOFF_MAX_S);
+    }
+}
+
+/// One push; says whether it was acknowledged.
+async fn push(bench: &Bench, mut door: Door, node: &str, entry: &Value, first: Timestamp) -> bool {
+    let received = Received {
+        source: Source::Pubsub,
+        published: Some(first),
+        now: door.clock.now(),
+    };
+    let notice = match notice::read(entry, &received) {
+        Ok(Reading::Notice(notice)) => notice,
+        Ok(Reading::WakeUp(vm)) => {
+            let _serial = door.wake.request_look(&vm.key());
+            return true;
+        }
+        Ok(Reading::LiveMigration | Reading::NotMaintenance) => return true,
+        Err(fault) => {
+            bench
+                .ledger()
+                .breach(bench.now(), format!("an entry can't be read: {fault}"));
+            return true;
+        }
+    };
+    let begun = bench.now();
+    let take = tokio::time::timeout(TAKE_TIMEOUT, door.intake.take(&notice));
+    let answer = tokio::select! {
+        biased;
+        _ = door.dead.wait_for(|dead| *dead) => return false,
+        answer = take => answer,
+    };
+    let now = bench.now();
+    let said = || format!("notice {:?} for {node} -> {answer:?}", notice.phase);
+    bench.ledger().note(now, said);
+    if let Ok(Ok(ack)) = &answer {
+        check_ack(bench, node, notice.phase, ack, begun);
+    }
+    match answer {
+        Ok(Ok(ack)) => match ack.outcome {
+            Told::Ignored => {}
+            Told::Marked | Told::Unchanged => drop(door.wake.request()),
+            Told::Updated | Told::Scheduled | Told::Completed => drop(door.wake.request_look(node)),
+        },
+        Ok(Err(Later(_))) | Err(_) => {
+            let _serial = door.wake.request();
+            return false;
+        }
+    }
+    true
+}
+
+/// A notice is acknowledged only once its effect is on the Node.
+fn check_ack(bench: &Bench, node: &str, phase: Phase, ack: &Ack, begun: Timestamp) {
+    let (mut ledger, now) = (bench.ledger(), bench.now());
+    let Some(facts) = ledger.model.nodes.get(node) else {
+        return;
+    };
+    let marked = facts.ongoing(begun).next().is_some();
+    if matches!(ack.outcome, Told::Marked | Told::Updated) && phase == Phase::Ongoing && !marked {
+        ledger.breach(
+            now,
+            format!(
+                "acknowledged as {:?}, and {node} is not marked",
+                ack.outcome
+            ),
+        );
+    }
+}

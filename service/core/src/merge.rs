@@ -212,7 +212,8 @@ fn begin_or_tighten(facts: &Facts<'_>, open: &Intent) -> Merged {
     }
     let learned = add_reasons(facts, &mut intent);
     let (deadline, known) = deadline(facts, intent.kind);
-    if open.phase != Phase::Ongoing {
+    // A drain by hand is no maintenance: this one begins afresh.
+    if open.phase != Phase::Ongoing || open.source == Source::Manual {
         intent.phase = Phase::Ongoing;
         intent.source = notice.source;
         intent.noticed = facts.now;
@@ -229,10 +230,6 @@ fn begin_or_tighten(facts: &Facts<'_>, open: &Intent) -> Merged {
         intent.set_deadline(notice.at, deadline, known);
         return Merged::Mark(intent);
     }
-    let taken_over = open.source == Source::Manual;
-    if taken_over {
-        intent.source = notice.source;
-    }
     let stopping = notice.stopping && !open.stopping;
     intent.stopping |= notice.stopping;
     // A redelivered entry that is past its own deadline only assumes one.
@@ -240,7 +237,7 @@ fn begin_or_tighten(facts: &Facts<'_>, open: &Intent) -> Merged {
     if better {
         intent.set_deadline(notice.at, deadline, true);
     }
-    if better || stopping || learned || taken_over {
+    if better || stopping || learned {
         Merged::Update(intent)
     } else {
         Merged::Unchanged

@@ -122,7 +122,9 @@ impl PassReport {
                 continue;
             };
             let near = seconds_between(now, view.since) < SOON_S;
-            if view.phase != Phase::Scheduled || near {
+            // A drain by hand is somebody else's work.
+            let ours = view.source != Source::Manual;
+            if ours && (view.phase != Phase::Scheduled || near) {
                 hasten(&mut report.next, due);
             }
             report.waiting += view.waiting();
@@ -179,7 +181,13 @@ impl MaintenanceView {
             .map(|tier| {
                 let mut pods: Vec<PodReport> =
                     tier.pods.iter().map(|pod| there(pod, memory)).collect();
-                pods.extend(gone_of(&tier.name, memory));
+                let shown = pods.len();
+                for gone in gone_of(&tier.name, memory) {
+                    // Finished, and not deleted yet: it is shown already.
+                    if pods[..shown].iter().all(|pod| pod.uid != gone.uid) {
+                        pods.push(gone);
+                    }
+                }
                 TierReport {
                     name: tier.name.clone(),
                     state: tier.state,

@@ -270,3 +270,18 @@ fn an_intent_whose_vm_is_unknown_belongs_to_the_next_notice_too() {
     };
     assert_eq!(onto(&first, &known, 61), Merged::Unchanged);
 }
+
+#[test]
+fn a_maintenance_takes_a_drain_by_hand_over_with_its_own_deadline() {
+    let by_hand = Intent {
+        source: Source::Manual,
+        deadline: at(600),
+        drained_at: Some(at(100)),
+        ..intent()
+    };
+    let begun = notice(Phase::Ongoing, at(90_000));
+    let taken = marked(onto(&by_hand, &begun, 90_001));
+    assert_eq!((taken.source, taken.drained_at), (Source::Pubsub, None));
+    assert_eq!((taken.since, taken.deadline), (at(90_000), at(93_600)));
+    assert_eq!((taken.key, taken.ours), (by_hand.key, by_hand.ours));
+}

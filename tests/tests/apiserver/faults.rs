@@ -5,7 +5,7 @@ use axum::http::Method;
 use drainwell_tests::compute::Maintenance;
 use drainwell_tests::fixture::{Amount, BudgetSpec, NodeSpec, PodSpec, completed, ongoing};
 use drainwell_tests::proxy::{Fault, On};
-use drainwell_tests::wait::{eventually, secs};
+use drainwell_tests::wait::{always, eventually, secs};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
@@ -253,4 +253,31 @@ async fn one_blocked_or_failing_pod_delays_no_other_pod_and_no_other_node() {
     assert_eq!(cluster.proxy.count(&of_failing), 1);
     let left = [&web, &failing].map(|pod| cluster.kubelet.departure(&pod.uid().unwrap()));
     assert!(left.iter().all(Option::is_none));
+}
+
+#[tokio::test]
+async fn an_api_server_that_fails_is_not_asked_in_a_hot_loop() {
+    let scene = Scene::new(UNHURRIED).await;
+    let cluster = &scene.cluster;
+    let web = PodSpec::new("web").node(&scene.node.name);
+    cluster.add_pod(&web).await.unwrap();
+    let failing = PodSpec::new("failing").node(&scene.node.name);
+    cluster.add_pod(&failing).await.unwrap();
+    let budget = BudgetSpec::new("web", Amount::MinAvailable(1));
+    cluster.add_budget(&budget, 1).await.unwrap();
+    let of_failing = On::new(Method::POST, "/pods/failing/eviction");
+    cluster.proxy.fail(of_failing, Fault::status(500));
+    scene.begin().await;
+    let lists = On::new(Method::GET, "/api/v1/nodes?");
+    cluster.proxy.fail(lists.clone(), Fault::status(500));
+    let (all, listed) = (cluster.proxy.count(&On::all()), cluster.proxy.count(&lists));
+    // Every three seconds, and nothing else meanwhile but watches.
+    always(secs(7), "the server is asked at a calm pace", async || {
+        let lists = cluster.proxy.count(&lists) - listed;
+        ensure!(lists <= 4, "{lists} lists");
+        let calls = cluster.proxy.count(&On::all()) - all;
+        ensure!(calls <= 30, "{calls} calls");
+        Ok(())
+    })
+    .await;
 }

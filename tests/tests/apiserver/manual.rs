@@ -257,7 +257,7 @@ async fn a_notice_takes_the_drain_over_and_the_service_goes_on_with_it() {
     cluster.compute.set_maintenance(NODE, shown);
     let notice = ongoing(&spec.vm(), since);
     let answer = service.push_wrapped(&notice).await.unwrap();
-    assert_eq!(outcome(&answer).0, "updated");
+    assert_eq!(outcome(&answer).0, "marked");
     drain.tells("the service goes on with the drain").await;
     free(&cluster).await;
     let finished = drain.finish().await.unwrap();

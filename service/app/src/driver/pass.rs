@@ -110,6 +110,7 @@ impl Driver {
             Err(error) => {
                 tell_unreachable(cluster.as_ref(), known, &error);
                 passed.status = format!("unreachable: {error}");
+                passed.unreachable = true;
                 let idle = known.nodes.is_empty();
                 passed.again_at = Some(shift(now, if idle { RETRY_IDLE_S } else { RETRY_S }));
                 return passed;
@@ -192,6 +193,8 @@ fn take_due(
 #[derive(Default)]
 pub(super) struct Passed {
     pub(super) status: String,
+    /// Its nodes could not be listed.
+    pub(super) unreachable: bool,
     pub(super) actions: usize,
     pub(super) calls: Vec<Call>,
     /// When another pass is needed, besides what the nodes' memories say.

@@ -137,6 +137,12 @@ impl PassReport {
         report
     }
 
+    /// Has no pass come before `at`, whatever is due.
+    pub fn put_off(&mut self, at: Timestamp) {
+        self.wake_at = Some(at);
+        self.next = self.next.map(|_| at);
+    }
+
     /// Has the next pass come at `at`, if not before.
     pub fn again_at(&mut self, at: Timestamp) {
         hasten(&mut self.wake_at, at);

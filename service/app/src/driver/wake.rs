@@ -194,8 +194,12 @@ async fn run_one(
         report.serial = asked.serial;
         report.actions = passed.actions;
         report.status = passed.status;
-        if let Some(at) = passed.again_at {
-            report.again_at(at);
+        match passed.again_at {
+            // What is due must wait as well, or a cluster that is down would be
+            // asked in a hot loop.
+            Some(at) if passed.unreachable => report.put_off(at),
+            Some(at) => report.again_at(at),
+            None => {}
         }
         let idle = shift(now, IDLE_S);
         let wake_at = report.wake_at.map_or(idle, |at| at.min(idle));

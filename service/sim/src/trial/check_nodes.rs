@@ -57,85 +57,86 @@ impl Ledger {
                 broken.push(what.to_owned());
             }
         };
+        let unreadable = matches!(Stored::on(before), Stored::Unreadable(_));
         rule(before.uid == after.uid, "another Node is written");
+        rule(!unreadable, "an unreadable intent is written over");
+        self.check_marks(before, after, &mut rule);
+        let (was, is) = (open(before), open(after));
+        match (&was, &is) {
+            (Some(was), Some(is)) => self.check_course(before, was, is, now, &mut rule),
+            (Some(was), None) => self.check_unmark(before, after, was, now, &mut rule),
+            (None, Some(_)) => rule(!before.skipped(), "a node to be skipped is marked"),
+            (None, None) => {}
+        }
+        let newly = was.is_none_or(|was| was.drained_at.is_none());
+        if let Some(is) = is.filter(|is| newly && is.drained_at.is_some()) {
+            let left = self.holds_pods(&before.name, &is, now);
+            rule(!left, "drained, and pods are left");
+        }
+        broken
+    }
+
+    /// Label, taint and intent come in one write; those of others stay.
+    fn check_marks(&self, before: &Node, after: &Node, rule: &mut impl FnMut(bool, &str)) {
         let label = |node: &Node| node.labels.get(keys::MAINTENANCE_LABEL).cloned();
         let taint = |node: &Node| node.termination_taint().is_some();
         let facts = self.model.nodes.get(&before.name);
-        let (ours_label, ours_taint) =
-            facts.map_or((false, false), |f| (f.ours_label, f.ours_taint));
-        let (was, is) = (open(before), open(after));
-        rule(
-            !matches!(Stored::on(before), Stored::Unreadable(_)),
-            "an unreadable intent is written over",
-        );
+        let ours_label = facts.is_some_and(|f| f.ours_label);
+        let ours_taint = facts.is_some_and(|f| f.ours_taint);
         if label(before).is_some() && label(after) != label(before) {
             let own = ours_label && label(before).as_deref() == Some("true");
-            rule(
-                own && label(after).is_none(),
-                "somebody else's label is changed",
-            );
+            let removed = label(after).is_none();
+            rule(own && removed, "somebody else's label is changed");
         }
+        let stays = !taint(before) || taint(after);
+        rule(stays || ours_taint, "somebody else's taint is removed");
+        let labelled = label(after).is_some() && label(before).is_none();
+        let appears = labelled || taint(after) && !taint(before);
+        let ongoing = |node| open(node).is_some_and(|i| i.phase == Phase::Ongoing);
         rule(
-            !taint(before) || taint(after) || ours_taint,
-            "somebody else's taint is removed",
+            !appears || open(after).is_some(),
+            "a mark without an intent",
         );
-        let appears =
-            label(after).is_some() && label(before).is_none() || taint(after) && !taint(before);
-        let ongoing = |i: &Option<Intent>| i.as_ref().is_some_and(|i| i.phase == Phase::Ongoing);
-        rule(!appears || is.is_some(), "a mark without an intent");
-        if ongoing(&is) && !ongoing(&was) {
+        if ongoing(after) && !ongoing(before) {
             let both = label(after).is_some() && taint(after);
             rule(both, "an ongoing intent without both marks");
         }
-        let managed = after
-            .labels
-            .get(keys::MANAGED_LABEL)
-            .is_some_and(|v| v == "true");
-        rule(
-            is.is_some() == managed,
-            "intent and managed label are not in step",
-        );
-        if let (Some(was), Some(is)) = (&was, &is) {
-            rule(
-                was.key == is.key || was.instance_id() != is.instance_id(),
-                "the key changes",
-            );
-            if was.phase == Phase::Ongoing && is.phase == Phase::Ongoing && was.deadline_known {
-                let tighter = is.deadline <= was.deadline && is.deadline_known;
-                rule(tighter, "a known deadline moves later");
-            }
-            rule(!before.skipped(), "a node to be skipped is written");
+        let managed = after.labels.get(keys::MANAGED_LABEL);
+        let managed = managed.is_some_and(|value| value == "true");
+        let in_step = open(after).is_some() == managed;
+        rule(in_step, "intent and managed label are not in step");
+    }
+
+    /// An open intent changes only in one direction.
+    fn check_course(
+        &self,
+        node: &Node,
+        was: &Intent,
+        is: &Intent,
+        now: Timestamp,
+        rule: &mut impl FnMut(bool, &str),
+    ) {
+        rule(!node.skipped(), "a node to be skipped is written");
+        let same = was.key == is.key || was.instance_id() != is.instance_id();
+        rule(same, "the key changes");
+        if was.phase == Phase::Ongoing && is.phase == Phase::Ongoing && was.deadline_known {
+            let tighter = is.deadline <= was.deadline && is.deadline_known;
+            rule(tighter, "a known deadline moves later");
         }
-        rule(
-            was.is_some() || !before.skipped(),
-            "a node to be skipped is marked",
-        );
-        if ongoing(&was) && is.as_ref().is_some_and(|i| i.phase == Phase::Completed) {
-            let id = was
-                .as_ref()
-                .and_then(Intent::instance_id)
-                .unwrap_or_default();
-            let on = self
-                .model
-                .ongoing_since(&before.name, id, shift(now, -OLD_ANSWER_S));
+        if was.phase == Phase::Ongoing && is.phase == Phase::Completed {
+            let on = self.shown_ongoing(node, was, now);
             rule(
                 !on,
                 "completed while Compute shows the maintenance as ongoing",
             );
         }
-        if let (Some(was), None) = (&was, &is) {
-            self.check_unmark(before, after, was, now, &mut rule);
-        }
-        if let Some(is) = &is
-            && is.drained_at.is_some()
-            && was.as_ref().is_none_or(|was| was.drained_at.is_none())
-        {
-            rule(
-                !self.holds_pods(&before.name, is, now),
-                "drained, and pods are left",
-            );
-        }
-        broken
+    }
+
+    /// Whether Compute has shown it as ongoing for longer than an answer counts.
+    fn shown_ongoing(&self, node: &Node, intent: &Intent, now: Timestamp) -> bool {
+        let id = intent.instance_id().unwrap_or_default();
+        let from = shift(now, -OLD_ANSWER_S);
+        self.model.ongoing_since(&node.name, id, from)
     }
 
     fn check_unmark(
@@ -148,9 +149,7 @@ impl Ledger {
     ) {
         if was.phase != Phase::Scheduled && !before.skipped() {
             rule(before.ready, "unmarked before the node is Ready");
-            let id = was.instance_id().unwrap_or_default();
-            let from = shift(now, -OLD_ANSWER_S);
-            let on = self.model.ongoing_since(&before.name, id, from);
+            let on = self.shown_ongoing(before, was, now);
             rule(
                 !on,
                 "unmarked while Compute shows the maintenance as ongoing",

@@ -1,20 +1,26 @@
 //! Trials of the service: first that they are what they claim to be, then
 //! fixed seeds, seeds that ever failed, and a few fresh ones.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test reports what is wrong by ending"
+)]
+
 mod scripts;
 
 use drainwell_sim::trial::{STEPS, Trial, shrink};
 
 /// As many as take half a minute in a debug build.
-const FIXED: u64 = 30;
-const FRESH: u64 = 4;
+const FIXED: u64 = 20;
+const FRESH: u64 = 3;
 
 /// Seeds that failed once, each with the reason after it.
 const FAILED_ONCE: &str = include_str!("../../seeds.txt");
 
 #[test]
 fn the_same_seed_gives_the_same_trace_byte_by_byte() {
-    for seed in [3, 7, 11, 15] {
+    for seed in [7, 11, 15] {
         let play = || Trial::of(seed, STEPS).play(true).unwrap();
         let (first, second) = (play(), play());
         assert!(first.trace.len() > 100, "seed {seed} tells nothing");

@@ -51,6 +51,7 @@ e2e: kube ## the service against a real API server
 	$(CARGO) test --locked -p drainwell-tests
 
 deep: bench ## what is slow or seldom needed
+	$(CARGO) run --locked -p drainwell-sim -- run --seeds 300
 	DRAINWELL_TEST_SEQUENCES=50 $(CARGO) test --locked -p drainwell-tests --test apiserver -- property
 
 bench:

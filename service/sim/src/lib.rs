@@ -1,5 +1,6 @@
-//! A simulated cloud and cluster behind the service's own ports, and the demo
-//! that plays a maintenance in it.
+//! A simulated cloud and cluster behind the service's own ports, the demo
+//! that plays a maintenance in it, and trials that look for histories in which
+//! the service breaks its rules.
 //!
 //! ```text
 //! World ──Cluster, Cloud──► the real service ◄──HTTP── simulated Pub/Sub and Scheduler

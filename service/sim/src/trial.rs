@@ -20,6 +20,7 @@ mod ledger;
 mod liveness;
 mod mail;
 mod model;
+mod phrase;
 mod play;
 mod scene;
 pub mod script;

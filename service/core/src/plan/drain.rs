@@ -249,8 +249,9 @@ impl<'a> Drain<'a> {
                     let again_s = backoff_s(attempt.failures).min(BLOCKED_AGAIN_S);
                     shift(attempt.at, again_s + spread(&member.pod.id.uid))
                 }
-                // An Eviction API that fails must not cost the pod its SIGTERM.
-                Outcome::Retry { .. } if force_at.is_some_and(|at| at <= self.now) => {
+                // An Eviction API that fails must not cost the pod its SIGTERM:
+                // at the last moment no answer of a budget is waited for.
+                Outcome::Retry { .. } if self.last_moment(member) => {
                     let due = shift(attempt.at, backoff_s(attempt.failures));
                     if due <= self.now {
                         self.actions
@@ -297,6 +298,16 @@ impl<'a> Drain<'a> {
         }
     }
 
+    /// Whether a pod must be told now to get all of its grace, or could have
+    /// been already.
+    fn last_moment(&self, member: &Member<'_>) -> bool {
+        match self.policy.force {
+            Force::Never => false,
+            Force::Deadline => self.now >= self.intent.deadline,
+            Force::LatestStart => self.intent.stopping || self.now >= member.latest_start,
+        }
+    }
+
     fn departure(&self, member: &Member<'_>, tier: usize) -> Departure {
         let pod = member.pod;
         Departure {
@@ -321,11 +332,18 @@ impl<'a> Drain<'a> {
     fn shorten(&mut self, member: &Member<'_>, deletion_at: Timestamp, tier: usize) {
         let attempt = self.attempts.get(&member.pod.id.uid);
         let due = attempt.is_none_or(|a| shift(a.at, SHORTEN_AGAIN_S) <= self.now);
-        let latest = self.intent.deadline.max(shift(self.now, 1));
-        if self.intent.deadline_known && due && deletion_at > shift(latest, SLACK_S) {
+        let late = deletion_at > shift(self.intent.deadline, SLACK_S);
+        let Some(left_s) = self.remaining_s().filter(|_| late && due) else {
+            return;
+        };
+        let gets_s = left_s.min(member.pod.grace_s.max(1));
+        // Clocks differ: a DELETE that makes it no earlier is none worth sending.
+        if deletion_at > shift(self.now, i64::from(gets_s) + SLACK_S) {
+            let departure = self.departure(member, tier);
+            let shortened_to_s = Some(gets_s);
             self.actions.push(Action::Shorten(Departure {
-                shortened_to_s: self.remaining_s(),
-                ..self.departure(member, tier)
+                shortened_to_s,
+                ..departure
             }));
         }
     }

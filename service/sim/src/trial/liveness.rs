@@ -12,9 +12,11 @@ use super::model::{NodeFacts, PodFacts, tier_of};
 use super::scene::Setup;
 
 /// From the moment that a pod's turn has come to the first call.
-const PROMPT_S: i64 = 12;
+const PROMPT_S: i64 = 8;
 /// After the deadline, all pods that were there have been told.
 const LATE_S: i64 = 12;
+/// After this long everything is looked at again.
+const UNWATCHED_S: i64 = 15;
 /// The nodes of a slice wait for each other.
 const PEERS_S: i64 = 12;
 /// Calls within a minute in which nothing is to be done.
@@ -75,8 +77,17 @@ impl Ledger {
         let Some((intent, _)) = node.drain() else {
             return vec![];
         };
+        // Nobody watches annotations: what one opens is seen a little later.
+        let on_node = self.model.pods_on(&node.node.name);
+        let skipped = on_node.filter_map(|p| p.skip_since).max();
+        let opened = opened.max(skipped.map_or(opened, |at| shift(at, UNWATCHED_S)));
+        let peers_s = if node.node.name.starts_with("tpu") {
+            PEERS_S
+        } else {
+            0
+        };
         let long = |since: Timestamp| {
-            seconds_between(since.max(opened).max(from), now) > PROMPT_S + PEERS_S
+            seconds_between(since.max(opened).max(from), now) > PROMPT_S + peers_s
         };
         let pods = self.model.pods_on(&node.node.name);
         let turn = |p: &PodFacts| intent.stopping || tier_of(&p.pod) == tier;

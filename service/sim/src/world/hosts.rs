@@ -30,7 +30,7 @@ pub(super) struct Machine {
     pub(super) instance: Instance,
     maintenance: Option<MaintenanceSpec>,
     /// Counts the announcements; only the last one holds.
-    turn: u32,
+    pub(super) turn: u32,
     boots: u32,
 }
 
@@ -135,19 +135,6 @@ impl State {
             machine.instance.maintenance = None;
             machine.maintenance = None;
             self.note_node(node, NodeChange::MaintenanceCancelled);
-        }
-    }
-
-    /// A maintenance that has begun is called off before its host stops.
-    pub(super) fn end_early(&mut self, node: &str) {
-        let Some(machine) = self.machines.get_mut(node) else {
-            return;
-        };
-        let shown = machine.instance.maintenance.as_ref();
-        if machine.instance.running && shown.is_some_and(|m| m.ongoing) {
-            machine.turn += 1;
-            let turn = machine.turn;
-            self.maintenance_ends(node, turn);
         }
     }
 

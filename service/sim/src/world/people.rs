@@ -81,6 +81,19 @@ impl World {
 }
 
 impl State {
+    /// A maintenance that has begun is called off before its host stops.
+    fn end_early(&mut self, node: &str) {
+        let Some(machine) = self.machines.get_mut(node) else {
+            return;
+        };
+        let shown = machine.instance.maintenance.as_ref();
+        if machine.instance.running && shown.is_some_and(|m| m.ongoing) {
+            machine.turn += 1;
+            let turn = machine.turn;
+            self.maintenance_ends(node, turn);
+        }
+    }
+
     fn remove_node(&mut self, name: &str) {
         if self.nodes.remove(name).is_none() {
             return;

@@ -9,7 +9,7 @@ use kube::ResourceExt as _;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::{Scene, UNHURRIED, marked, outcome, tainted};
+use super::{MANAGED, Scene, UNHURRIED, marked, outcome, tainted};
 
 impl Scene {
     /// Takes the taint away, as GKE's own handler does while its metadata
@@ -94,4 +94,17 @@ async fn two_instances_at_once_do_no_harm() {
         assert_eq!(left.grace_s, 45, "nobody's grace was cut by a second call");
     }
     assert!(marked(&scene.node().await));
+}
+
+#[tokio::test]
+async fn a_node_that_lost_its_managed_label_is_found_again_by_the_next_notice() {
+    let scene = Scene::new(UNHURRIED).await;
+    scene.begin().await;
+    let gone = Patch::Merge(json!({"metadata": {"labels": {MANAGED: null}}}));
+    let (nodes, params) = (scene.cluster.nodes(), PatchParams::default());
+    nodes.patch(&scene.node.name, &params, &gone).await.unwrap();
+    assert_eq!(outcome(&scene.begin().await).0, "unchanged");
+    let node = scene.node().await;
+    assert_eq!(node.labels().get(MANAGED).map(String::as_str), Some("true"));
+    assert!(marked(&node));
 }

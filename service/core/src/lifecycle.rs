@@ -310,7 +310,8 @@ fn over(intent: &Intent, node: &Node, look: &Look, now: Timestamp) -> Option<Str
         return None;
     }
     if intent.phase == Phase::Completed {
-        return Some("a notice says that the maintenance is completed".to_owned());
+        // By a notice, or found to be so before the node was back.
+        return Some("the maintenance is completed".to_owned());
     }
     if look.off {
         let long_past = silent(BLIND_SILENCE_S) && node.ready;

@@ -70,7 +70,13 @@ impl Called {
         tell(&self.action, &self.outcome, &subject, memory);
         if self.outcome == Outcome::Done {
             let forced = matches!(self.action, Action::Force(_));
-            memory.told.insert(uid.clone(), (self.at, forced));
+            let told = (self.at, forced);
+            // A pod that is cut short was told before, by us or by another.
+            if matches!(self.action, Action::Shorten(_)) {
+                memory.told.entry(uid.clone()).or_insert(told);
+            } else {
+                memory.told.insert(uid.clone(), told);
+            }
             memory.note_stopping(uid);
         } else {
             // Only the next plan knows when it is to be tried again.

@@ -19,6 +19,7 @@ use serde::Serialize;
 use crate::clock::Clock;
 use crate::driver::ports::{CallError, Cloud, Cluster, ClusterId};
 use crate::telemetry::log::{self, Event, Subject};
+use crate::telemetry::metrics::Metrics;
 
 /// Whether Compute Engine must confirm a notice before a node is marked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -42,6 +43,21 @@ pub enum Told {
     Scheduled,
     Completed,
     Ignored,
+}
+
+impl Told {
+    /// As answers and metrics name it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Marked => "marked",
+            Self::Updated => "updated",
+            Self::Unchanged => "unchanged",
+            Self::Scheduled => "scheduled",
+            Self::Completed => "completed",
+            Self::Ignored => "ignored",
+        }
+    }
 }
 
 /// An answer that acknowledges a notice.
@@ -93,6 +109,7 @@ pub struct Intake {
     clock: Clock,
     verify: Verify,
     dry_run: bool,
+    metrics: Metrics,
 }
 
 /// A notice that has found its Node.
@@ -135,7 +152,14 @@ impl Intake {
             clock,
             verify,
             dry_run,
+            metrics: Metrics::default(),
         }
+    }
+
+    /// The same, counting in `metrics`.
+    #[must_use]
+    pub fn counting(self, metrics: Metrics) -> Self {
+        Self { metrics, ..self }
     }
 
     /// Takes a notice in.
@@ -143,6 +167,18 @@ impl Intake {
     /// # Errors
     /// When it can't be decided now what is to be done.
     pub async fn take(&self, notice: &Notice) -> Result<Ack, Later> {
+        let taken = self.decide(notice).await;
+        let outcome = taken.as_ref().map_or("later", |ack| ack.outcome.name());
+        let (source, phase) = (notice.source.name(), notice.phase.name());
+        self.metrics.notice(source, phase, outcome);
+        if outcome == Told::Marked.name() {
+            let after = self.clock.now().duration_since(notice.at);
+            self.metrics.marked_after(after.as_secs_f64());
+        }
+        taken
+    }
+
+    async fn decide(&self, notice: &Notice) -> Result<Ack, Later> {
         let ended = match self.resolve(notice).await {
             Ok((found, instance)) => self.write(notice, found, instance.as_ref()).await,
             Err(end) => Err(end),

@@ -22,6 +22,7 @@ use crate::driver::wake;
 use crate::ingress::auth::Auth;
 use crate::ingress::{self, Ingress};
 use crate::intake::{Intake, Verify};
+use crate::telemetry::metrics::Metrics;
 
 /// Requests and the pass under way may take this long to end. Cloud Run kills
 /// a container ten seconds after SIGTERM.
@@ -37,6 +38,8 @@ pub struct Parts {
     pub policies: Policies,
     /// The clock.
     pub clock: Clock,
+    /// Where everything is counted.
+    pub metrics: Metrics,
     /// All else.
     pub options: Options,
 }
@@ -79,6 +82,7 @@ impl Parts {
             cloud,
             policies,
             clock,
+            metrics: Metrics::default(),
             options: Options::default(),
         }
     }
@@ -88,13 +92,15 @@ impl Parts {
     /// # Errors
     /// When a part can't be made of it.
     pub async fn from_config(config: &Config) -> anyhow::Result<Self> {
+        let metrics = Metrics::default();
         let clusters = match config.clusters {
-            Clusters::Kubeconfig => kubeconfig::clusters(&config.contexts).await?,
+            Clusters::Kubeconfig => kubeconfig::clusters(&config.contexts, &metrics).await?,
         };
         let cloud: Option<Arc<dyn Cloud>> = match config.verify {
             Verify::Off => None,
             Verify::Required | Verify::Prefer => {
-                Some(Arc::new(Compute::new(&config.compute_endpoint)?))
+                let compute = Compute::new(&config.compute_endpoint)?;
+                Some(Arc::new(compute.counting(metrics.clone())))
             }
         };
         let options = Options {
@@ -109,6 +115,7 @@ impl Parts {
             cloud,
             policies,
             clock: Clock::system(),
+            metrics,
             options,
         })
     }
@@ -164,6 +171,7 @@ fn start(
         cloud,
         policies,
         clock,
+        metrics,
         options,
     } = parts;
     let Options {
@@ -184,12 +192,15 @@ fn start(
         policies.clone(),
         clock,
         dry_run,
-    );
+    )
+    .counting(metrics.clone());
     let intake = Intake::new(clusters, cloud, policies, clock, verify, dry_run);
+    let intake = intake.counting(metrics.clone());
     let router = ingress::router(Ingress {
         intake,
         wake,
         clock,
+        metrics,
         auth,
         tick_hold,
     });

@@ -54,6 +54,18 @@ pub enum Phase {
     Completed,
 }
 
+impl Phase {
+    /// As the annotation, the API and the metrics name it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Scheduled => "scheduled",
+            Self::Ongoing => "ongoing",
+            Self::Completed => "completed",
+        }
+    }
+}
+
 /// By which way we learned of a maintenance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -70,6 +82,21 @@ pub enum Source {
     Slice,
     /// A person.
     Manual,
+}
+
+impl Source {
+    /// As the annotation, the API and the metrics name it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pubsub => "pubsub",
+            Self::Eventarc => "eventarc",
+            Self::Pull => "pull",
+            Self::Sweep => "sweep",
+            Self::Slice => "slice",
+            Self::Manual => "manual",
+        }
+    }
 }
 
 /// A maintenance of one VM, as claimed by one entry.

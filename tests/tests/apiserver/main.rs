@@ -20,6 +20,7 @@ mod marking;
 mod property;
 mod settings;
 mod slices;
+mod telling;
 mod ticks;
 
 use anyhow::ensure;

@@ -11,6 +11,7 @@ use google_cloud_auth::credentials::AccessTokenCredentials;
 use serde_json::Value;
 
 use crate::driver::ports::{CallError, Cloud};
+use crate::telemetry::metrics::Metrics;
 
 /// Time for one call, within the five seconds of an idle tick.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -28,6 +29,7 @@ pub struct Compute {
     endpoint: String,
     http: reqwest::Client,
     credentials: AccessTokenCredentials,
+    metrics: Metrics,
 }
 
 impl Compute {
@@ -50,10 +52,17 @@ impl Compute {
             endpoint: endpoint.trim_end_matches('/').to_owned(),
             http,
             credentials,
+            metrics: Metrics::default(),
         })
     }
 
-    async fn get(&self, vm: &Vm) -> Result<Option<Instance>, CallError> {
+    /// The same, counting its calls in `metrics`.
+    #[must_use]
+    pub fn counting(self, metrics: Metrics) -> Self {
+        Self { metrics, ..self }
+    }
+
+    async fn get(&self, vm: &Vm, code: &mut Option<u16>) -> Result<Option<Instance>, CallError> {
         let token = self
             .credentials
             .access_token()
@@ -73,6 +82,7 @@ impl Compute {
         let failed = |e: reqwest::Error| CallError::unavailable(chain(&e.without_url()));
         let mut response = request.send().await.map_err(failed)?;
         let status = response.status().as_u16();
+        *code = Some(status);
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(failed)? {
             body.extend_from_slice(&chunk);
@@ -100,8 +110,11 @@ impl Compute {
 #[async_trait]
 impl Cloud for Compute {
     async fn instance(&self, vm: &Vm) -> Result<Option<Instance>, CallError> {
+        let mut code = None;
         // The token's own fetch has no limit that is ours.
-        match tokio::time::timeout(CALL_TIMEOUT, self.get(vm)).await {
+        let answer = tokio::time::timeout(CALL_TIMEOUT, self.get(vm, &mut code)).await;
+        self.metrics.call("compute", "get", code);
+        match answer {
             Ok(result) => result,
             Err(_) => Err(CallError::unavailable(format!(
                 "no answer within {} s",

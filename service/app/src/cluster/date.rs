@@ -5,7 +5,7 @@ use jiff::fmt::rfc2822::DateTimeParser;
 use jiff::{SignedDuration, Timestamp};
 use kube::client::Body;
 
-use super::{CALL_TIMEOUT, KubeCluster, timed};
+use super::{CALL_TIMEOUT, KubeCluster};
 use crate::driver::ports::CallError;
 
 /// The header `Date` has whole seconds, rounded down.
@@ -22,7 +22,8 @@ impl KubeCluster {
             .body(Body::empty())
             .map_err(|e| CallError::unavailable(e.to_string()))?;
         let sent = Timestamp::now();
-        let answer = timed(CALL_TIMEOUT, self.client.send(request)).await;
+        let call = self.client.send(request);
+        let answer = self.timed("get", CALL_TIMEOUT, call).await;
         let received = Timestamp::now();
         let answer = answer.map_err(|failure| failure.into_call_error("get /version", false))?;
         let date = answer

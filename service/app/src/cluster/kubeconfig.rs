@@ -8,6 +8,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 
 use super::KubeCluster;
 use crate::driver::ports::{Cluster, ClusterId};
+use crate::telemetry::metrics::Metrics;
 
 /// To an endpoint that is down, a connection attempt ends after this.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -16,7 +17,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 ///
 /// # Errors
 /// When there is no kubeconfig, or one of the contexts isn't in it.
-pub async fn clusters(contexts: &[String]) -> anyhow::Result<Vec<Arc<dyn Cluster>>> {
+pub async fn clusters(
+    contexts: &[String],
+    metrics: &Metrics,
+) -> anyhow::Result<Vec<Arc<dyn Cluster>>> {
     let kubeconfig = read()?;
     let mut names = contexts.to_vec();
     if names.is_empty() {
@@ -28,7 +32,8 @@ pub async fn clusters(contexts: &[String]) -> anyhow::Result<Vec<Arc<dyn Cluster
     let mut clusters: Vec<Arc<dyn Cluster>> = Vec::new();
     for name in names {
         let client = client(&kubeconfig, &name).await?;
-        clusters.push(Arc::new(KubeCluster::new(id_of(&name), client)));
+        let cluster = KubeCluster::new(id_of(&name), client);
+        clusters.push(Arc::new(cluster.counting(metrics.clone())));
     }
     Ok(clusters)
 }

@@ -6,6 +6,7 @@
 mod convert;
 mod date;
 mod errors;
+mod events;
 pub mod kubeconfig;
 mod watch;
 
@@ -22,6 +23,7 @@ use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
 use k8s_openapi::api::core::v1 as api;
+use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::policy::v1::Eviction;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, Preconditions};
 use kube::api::{
@@ -31,7 +33,9 @@ use kube::api::{
 use serde_json::json;
 
 use self::errors::Failure;
+use crate::driver::events::KubeEvent;
 use crate::driver::ports::{CallError, Changed, Cluster, ClusterId, PodList, Watching};
+use crate::telemetry::metrics::Metrics;
 
 /// Reads and node patches: an idle tick may spend five seconds a cluster.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -47,13 +51,24 @@ const PAGES_MAX: usize = 100;
 pub struct KubeCluster {
     id: ClusterId,
     client: kube::Client,
+    metrics: Metrics,
 }
 
 impl KubeCluster {
     /// Wraps a client; see [`kubeconfig`] for how it has to be configured.
     #[must_use]
     pub fn new(id: ClusterId, client: kube::Client) -> Self {
-        Self { id, client }
+        Self {
+            id,
+            client,
+            metrics: Metrics::default(),
+        }
+    }
+
+    /// The same, counting its calls in `metrics`.
+    #[must_use]
+    pub fn counting(self, metrics: Metrics) -> Self {
+        Self { metrics, ..self }
     }
 
     fn node_api(&self) -> Api<api::Node> {
@@ -62,6 +77,25 @@ impl KubeCluster {
 
     fn pods_in(&self, namespace: &str) -> Api<api::Pod> {
         Api::namespaced(self.client.clone(), namespace)
+    }
+
+    /// Makes a call, with a bound, and counts it.
+    async fn timed<T>(
+        &self,
+        verb: &'static str,
+        limit: Duration,
+        call: impl Future<Output = Result<T, kube::Error>>,
+    ) -> Result<T, Failure> {
+        let result = match tokio::time::timeout(limit, call).await {
+            Ok(result) => result.map_err(Failure::from),
+            Err(_) => Err(Failure::NoAnswer(format!(
+                "no answer within {} s",
+                limit.as_secs()
+            ))),
+        };
+        let code = result.as_ref().map_or_else(Failure::code, |_| Some(200));
+        self.metrics.call("kubernetes", verb, code);
+        result
     }
 
     async fn fail(&self, failure: Failure, asked: &Asked<'_>) -> CallError {
@@ -97,11 +131,9 @@ impl KubeCluster {
             ..Default::default()
         };
         let reviews: Api<SelfSubjectAccessReview> = Api::all(self.client.clone());
-        let answer = timed(
-            CALL_TIMEOUT,
-            reviews.create(&PostParams::default(), &review),
-        )
-        .await;
+        let params = PostParams::default();
+        let call = reviews.create(&params, &review);
+        let answer = self.timed("review_access", CALL_TIMEOUT, call).await;
         answer.is_ok_and(|r| r.status.is_some_and(|s| s.allowed))
     }
 
@@ -112,7 +144,7 @@ impl KubeCluster {
         let mut items = Vec::new();
         let mut params = params.limit(PAGE);
         for _ in 0..PAGES_MAX {
-            let page = timed(CALL_TIMEOUT, api.list(&params)).await?;
+            let page = self.timed("list", CALL_TIMEOUT, api.list(&params)).await?;
             items.extend(page.items);
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params = params.continue_token(&token),
@@ -134,7 +166,7 @@ impl KubeCluster {
             ..DeleteParams::default()
         };
         let api = self.pods_in(&pod.namespace);
-        timed(CALL_TIMEOUT, api.delete(&pod.name, &params))
+        self.timed("delete", CALL_TIMEOUT, api.delete(&pod.name, &params))
             .await
             .map(|_| ())
     }
@@ -184,19 +216,6 @@ impl std::fmt::Display for Asked<'_> {
     }
 }
 
-async fn timed<T>(
-    limit: Duration,
-    call: impl Future<Output = Result<T, kube::Error>>,
-) -> Result<T, Failure> {
-    match tokio::time::timeout(limit, call).await {
-        Ok(result) => result.map_err(Failure::from),
-        Err(_) => Err(Failure::NoAnswer(format!(
-            "no answer within {} s",
-            limit.as_secs()
-        ))),
-    }
-}
-
 #[async_trait]
 impl Cluster for KubeCluster {
     fn id(&self) -> &ClusterId {
@@ -204,7 +223,10 @@ impl Cluster for KubeCluster {
     }
 
     async fn node(&self, name: &str) -> Result<Option<Node>, CallError> {
-        match timed(CALL_TIMEOUT, self.node_api().get_opt(name)).await {
+        match self
+            .timed("get", CALL_TIMEOUT, self.node_api().get_opt(name))
+            .await
+        {
             Ok(node) => Ok(node.map(convert::node)),
             Err(failure) => Err(self.fail(failure, &Asked::of("get", "nodes")).await),
         }
@@ -237,12 +259,9 @@ impl Cluster for KubeCluster {
             })?;
         let api = self.node_api();
         let patch: Patch<()> = Patch::Json(patch);
-        match timed(
-            CALL_TIMEOUT,
-            api.patch(&edit.node, &PatchParams::default(), &patch),
-        )
-        .await
-        {
+        let params = PatchParams::default();
+        let call = api.patch(&edit.node, &params, &patch);
+        match self.timed("patch", CALL_TIMEOUT, call).await {
             Ok(node) => Ok(convert::node(node)),
             Err(failure) => {
                 let asked = Asked {
@@ -275,7 +294,7 @@ impl Cluster for KubeCluster {
         let params = PostParams::default();
         let call = api
             .create_subresource::<_, serde_json::Value>("eviction", &pod.name, &params, &eviction);
-        let result = timed(EVICT_TIMEOUT, call).await.map(|_| ());
+        let result = self.timed("evict", EVICT_TIMEOUT, call).await.map(|_| ());
         self.outcome(result, &Asked::on_pod("create", "eviction", pod))
             .await
     }
@@ -296,7 +315,8 @@ impl Cluster for KubeCluster {
         let api = self.pods_in(&pod.namespace);
         let params = PatchParams::default();
         let patch = Patch::Strategic(&condition);
-        let marked = timed(CALL_TIMEOUT, api.patch_status(&pod.name, &params, &patch)).await;
+        let call = api.patch_status(&pod.name, &params, &patch);
+        let marked = self.timed("patch_status", CALL_TIMEOUT, call).await;
         if let Err(failure) = marked {
             let asked = Asked::on_pod("patch", "status", pod);
             match failure.code() {
@@ -317,6 +337,19 @@ impl Cluster for KubeCluster {
         let deleted = self.delete(pod, Some(grace_s)).await;
         self.outcome(deleted, &Asked::on_pod("delete", "", pod))
             .await
+    }
+
+    async fn post_event(&self, event: &KubeEvent) -> Result<(), CallError> {
+        let api: Api<Event> = Api::namespaced(self.client.clone(), events::namespace(event));
+        let (params, object) = (PostParams::default(), events::object(event));
+        match self
+            .timed("create_event", CALL_TIMEOUT, api.create(&params, &object))
+            .await
+        {
+            Ok(_) => Ok(()),
+            Err(failure) if failure.code() == Some(409) => Ok(()),
+            Err(failure) => Err(failure.into_call_error("create events", false)),
+        }
     }
 
     async fn changed(&self, watching: &Watching) -> Changed {

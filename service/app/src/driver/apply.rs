@@ -6,17 +6,18 @@ use std::sync::Arc;
 
 use drainwell_core::action::{Action, Change, Departure};
 use drainwell_core::intent::Intent;
-use drainwell_core::notice::Phase;
+use drainwell_core::notice::{Phase, Source};
 use drainwell_core::observed::{Observed, PodRef};
 use drainwell_core::plan::{Plan, PodState, PodView, TierState, TierView};
-use drainwell_core::time::{seconds_between, shift};
+use drainwell_core::time::shift;
 use jiff::Timestamp;
 
 use super::calls::{self, Call};
 use super::memory::{GonePod, NodeMemory};
 use super::pass::Driver;
 use super::ports::{CallError, Cluster};
-use crate::telemetry::log::{self, Event, Subject};
+use super::tell::Teller;
+use crate::telemetry::log::{self, Event};
 
 /// A Node that can't be written is tried again after this.
 const EDIT_AGAIN_S: i64 = 5;
@@ -45,13 +46,17 @@ pub(super) struct Stepped {
 impl Step<'_> {
     /// Applies `plan`.
     pub(super) async fn take(self, plan: Plan, memory: &mut NodeMemory) -> Stepped {
+        let told = (&self.seen.node, self.intent);
+        let teller = self.teller();
+        if self.acts() {
+            teller.begins(told.0, told.1, memory);
+        }
         self.tell_what_went(&plan.tiers, memory);
         self.tell_tiers(&plan.tiers, memory);
         if let Some(left) = &plan.at_risk
             && memory.first_mention("at risk".to_owned())
         {
-            let what = format!("The deadline is near, and these pods are left: {left}.");
-            log::event(Event::DrainIncomplete, &self.subject(), &what);
+            teller.incomplete(told, left, memory);
         }
         memory.tiers = plan.tiers;
         memory.trouble = None;
@@ -75,7 +80,7 @@ impl Step<'_> {
                 Ok(node) => {
                     memory.resource_version = node.resource_version;
                     memory.failed_edits = 0;
-                    self.tell_change(change);
+                    teller.changed(told, change, memory);
                     stepped.unmarked = matches!(change, Change::Unmarked(_));
                     if matches!(change, Change::Marked | Change::Reasserted) {
                         stepped.wake_at = self.now;
@@ -108,12 +113,19 @@ impl Step<'_> {
         stepped
     }
 
-    fn subject(&self) -> Subject<'_> {
-        Subject {
-            cluster: Some(self.cluster.id()),
+    fn teller(&self) -> Teller<'_> {
+        Teller {
+            cluster: self.cluster.id(),
+            metrics: self.driver.metrics(),
             node: &self.seen.node.name,
             key: &self.intent.key,
+            now: self.now,
         }
+    }
+
+    /// A drain by hand is told of by the one who does it.
+    fn acts(&self) -> bool {
+        (self.intent.source == Source::Manual) == self.driver.is_by_hand()
     }
 
     /// Pods that were there at the last pass and are no more, or have finished.
@@ -127,8 +139,7 @@ impl Step<'_> {
                 if pod.state == PodState::Skipped
                     && memory.first_mention(format!("skipped {}", pod.id.uid))
                 {
-                    let what = format!("Pod {} is left alone: {}.", pod.id, pod.reason);
-                    log::event(Event::PodSkipped, &self.subject(), &what);
+                    self.teller().skipped(&pod.id, &tier.name, &pod.reason);
                 }
                 present.insert(pod.id.uid.clone(), (pod.id.clone(), tier.name.clone()));
             }
@@ -138,15 +149,8 @@ impl Step<'_> {
             if memory.present.contains_key(&uid) {
                 continue;
             }
-            let told = memory.told.get(&uid);
-            let after = told.map_or(String::new(), |(at, _)| {
-                format!(
-                    ", {} s after it was told to stop",
-                    seconds_between(*at, self.now)
-                )
-            });
-            let what = format!("Pod {pod} of tier {tier} is gone{after}.");
-            log::event(Event::PodGone, &self.subject(), &what);
+            let told = memory.told.get(&uid).map(|(at, _)| *at);
+            self.teller().gone(&pod, &tier, told);
             memory.attempts.remove(&uid);
             memory.note_gone(
                 uid,
@@ -167,8 +171,8 @@ impl Step<'_> {
             {
                 let left = |p: &&PodView| !matches!(p.state, PodState::Gone | PodState::Skipped);
                 let count = tier.pods.iter().filter(left).count();
-                let what = format!("Tier {} starts, pods to stop: {count}.", tier.name);
-                log::event(Event::TierStarted, &self.subject(), &what);
+                let node = (&self.seen.node, self.intent);
+                self.teller().tier_starts(node, &tier.name, count, memory);
             }
         }
     }
@@ -198,44 +202,6 @@ impl Step<'_> {
         }
     }
 
-    fn tell_change(&self, change: &Change) {
-        let Intent { deadline, .. } = self.intent;
-        let subject = self.subject();
-        match change {
-            Change::Marked => log::event(
-                Event::NodeMarked,
-                &subject,
-                "The recorded window has begun: the node is marked.",
-            ),
-            Change::Updated => {
-                tracing::debug!("Noted on {}: {change:?}", subject.node);
-            }
-            Change::Reasserted => log::event(
-                Event::MarksReasserted,
-                &subject,
-                "Another component took marks of ours away: they are put back.",
-            ),
-            Change::Yielded => log::event(
-                Event::MarksYielded,
-                &subject,
-                "Another component keeps taking marks of ours away: they stay off, the drain goes on.",
-            ),
-            Change::Drained => {
-                let left = seconds_between(self.now, *deadline);
-                let what = format!("No pod is left to evict, {left} s before the deadline.");
-                log::event(Event::DrainCompleted, &subject, &what);
-            }
-            Change::Completed => tracing::info!(
-                "The maintenance of {} is over; its marks stay until it is Ready.",
-                subject.node
-            ),
-            Change::Unmarked(why) => {
-                let what = format!("The node is unmarked: {why}.");
-                log::event(Event::NodeUnmarked, &subject, &what);
-            }
-        }
-    }
-
     /// What stops us from writing marks is told at every pass.
     fn edit_failed(
         &self,
@@ -243,7 +209,8 @@ impl Step<'_> {
         error: &CallError,
         memory: &mut NodeMemory,
     ) -> Timestamp {
-        let subject = self.subject();
+        let teller = self.teller();
+        let subject = teller.subject();
         let what = format!("The node could not be written ({change:?}): {error}.");
         match error {
             CallError::Stale if memory.failed_edits < 3 => return self.now,

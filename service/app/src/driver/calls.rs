@@ -10,8 +10,10 @@ use jiff::Timestamp;
 
 use super::memory::NodeMemory;
 use super::ports::{Cluster, ClusterId};
+use super::tell::Teller;
 use crate::clock::Clock;
-use crate::telemetry::log::{self, Event, Subject};
+use crate::telemetry::log::{self, Event};
+use crate::telemetry::metrics::Metrics;
 
 /// A call under way.
 pub(super) type Call = BoxFuture<'static, Called>;
@@ -58,16 +60,18 @@ pub(super) fn call(
 
 impl Called {
     /// Tells what came of it, and notes it for the next plan.
-    pub(super) fn settle(self, cluster: &ClusterId, memory: &mut NodeMemory) {
-        let subject = Subject {
-            cluster: Some(cluster),
+    pub(super) fn settle(self, cluster: &ClusterId, metrics: &Metrics, memory: &mut NodeMemory) {
+        let teller = Teller {
+            cluster,
+            metrics,
             node: &self.node,
             key: &self.key,
+            now: self.at,
         };
-        let departure = self.action.departure();
-        let uid = &departure.pod.uid;
+        let uid = &self.action.departure().pod.uid;
         memory.under_way.remove(uid);
-        tell(&self.action, &self.outcome, &subject, memory);
+        metrics.queued(-1);
+        tell(&self.action, &self.outcome, &teller, memory);
         if self.outcome == Outcome::Done {
             let forced = matches!(self.action, Action::Force(_));
             let told = (self.at, forced);
@@ -86,61 +90,27 @@ impl Called {
     }
 }
 
-fn tell(action: &Action, outcome: &Outcome, subject: &Subject<'_>, memory: &mut NodeMemory) {
-    let pod = &action.departure().pod;
+fn tell(action: &Action, outcome: &Outcome, teller: &Teller<'_>, memory: &mut NodeMemory) {
+    let Departure { pod, tier, .. } = action.departure();
     match outcome {
-        Outcome::Done => tell_done(action, subject),
+        Outcome::Done => teller.stopping(action, memory),
         Outcome::Blocked { why } => {
             if memory.first_mention(format!("blocked {}", pod.uid)) {
-                let what = format!("Pod {pod} is held back: {why}");
-                log::event(Event::EvictionBlocked, subject, &what);
+                teller.blocked(pod, tier, why, memory);
             }
         }
-        Outcome::Refused { why } => {
-            let what = format!("Pod {pod} can't be evicted and is left alone: {why}");
-            log::alarm(Event::PodSkipped, subject, &what);
-        }
+        Outcome::Refused { why } => teller.refused(pod, tier, why),
         Outcome::Retry { why, .. } => {
-            if memory.first_mention(format!("retry {}", pod.uid)) {
-                if why.starts_with("permission missing") {
-                    log::event(
-                        Event::PermissionMissing,
-                        subject,
-                        &format!("Pod {pod}: {why}."),
-                    );
-                } else {
-                    tracing::warn!("Pod {pod} could not be evicted, it is tried again: {why}");
-                }
+            if !memory.first_mention(format!("retry {}", pod.uid)) {
+                return;
+            }
+            if why.starts_with("permission missing") {
+                let what = format!("Pod {pod}: {why}.");
+                log::event(Event::PermissionMissing, &teller.subject(), &what);
+            } else {
+                tracing::warn!("Pod {pod} could not be evicted, it is tried again: {why}");
             }
         }
         Outcome::Stale => {}
-    }
-}
-
-fn tell_done(action: &Action, subject: &Subject<'_>) {
-    let Departure {
-        pod,
-        tier,
-        grace_s,
-        shortened_to_s,
-    } = action.departure();
-    let gets = shortened_to_s.unwrap_or(*grace_s);
-    match action {
-        Action::Evict(_) => {
-            let what = format!("Pod {pod} of tier {tier} is evicted, with {gets} s to stop.");
-            log::event(Event::PodEvicted, subject, &what);
-        }
-        Action::Force(_) => {
-            let what = format!(
-                "Pod {pod} of tier {tier} is deleted with {gets} s to stop: its disruption budget \
-                 may be waited for no longer."
-            );
-            log::event(Event::PodForced, subject, &what);
-        }
-        Action::Shorten(_) => {}
-    }
-    if gets < *grace_s {
-        let what = format!("Pod {pod} asks for {grace_s} s to stop, and gets the {gets} s left.");
-        log::event(Event::GraceShortened, subject, &what);
     }
 }

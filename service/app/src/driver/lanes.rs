@@ -1,5 +1,5 @@
 //! One budget of API calls a cluster, in lanes: while a mark waits for the
-//! cluster, no eviction is sent to it. How many evictions are under way at
+//! cluster, no eviction is sent to it, and no Event while an eviction waits. How many evictions are under way at
 //! once follows what the server gives.
 //!
 //! The number grows with every answer and falls when the server throttles or
@@ -18,6 +18,7 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::events::KubeEvent;
 use super::ports::{CallError, Changed, Cluster, ClusterId, PodList, Watching};
 
 /// An API server on two cores gave the most evictions a second at 64 at once.
@@ -48,7 +49,7 @@ impl Laned {
 
     async fn evicting(&self, call: impl Future<Output = Outcome>) -> Outcome {
         let _slot = loop {
-            let slot = self.evictions.acquire().await;
+            let slot = self.evictions.acquire(Lane::Evictions).await;
             if *self.marks.borrow() == 0 {
                 break slot;
             }
@@ -59,6 +60,19 @@ impl Laned {
         let outcome = call.await;
         self.evictions.learn(&outcome);
         outcome
+    }
+
+    /// A slot that neither a mark nor an eviction waits for.
+    async fn spare_slot(&self) -> Slot<'_> {
+        loop {
+            let slot = self.evictions.acquire(Lane::Events).await;
+            if *self.marks.borrow() == 0 {
+                return slot;
+            }
+            drop(slot);
+            // It fails only when the sender is gone, and that is ours.
+            drop(self.marks.subscribe().wait_for(|marks| *marks == 0).await);
+        }
     }
 }
 
@@ -114,6 +128,11 @@ impl Cluster for Laned {
         self.evicting(self.inner.shorten(pod, grace_s)).await
     }
 
+    async fn post_event(&self, event: &KubeEvent) -> Result<(), CallError> {
+        let _slot = self.spare_slot().await;
+        self.inner.post_event(event).await
+    }
+
     async fn changed(&self, watching: &Watching) -> Changed {
         self.inner.changed(watching).await
     }
@@ -128,7 +147,34 @@ struct Limit {
 struct LimitState {
     limit: f64,
     under_way: usize,
+    /// Evictions that wait for a slot.
+    waiting: usize,
     lowered: Option<Instant>,
+}
+
+/// Who may take a slot that is free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lane {
+    Evictions,
+    /// Only those that no eviction waits for.
+    Events,
+}
+
+/// An eviction that waits for its slot.
+struct Waiting<'a>(&'a Limit);
+
+impl<'a> Waiting<'a> {
+    fn new(limit: &'a Limit) -> Self {
+        limit.locked(|state| state.waiting += 1);
+        Self(limit)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.locked(|state| state.waiting -= 1);
+        self.0.freed.send_replace(());
+    }
 }
 
 struct Slot<'a>(&'a Limit);
@@ -145,6 +191,7 @@ impl Limit {
         let state = LimitState {
             limit: LIMIT_FIRST,
             under_way: 0,
+            waiting: 0,
             lowered: None,
         };
         Self {
@@ -158,12 +205,14 @@ impl Limit {
         change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    async fn acquire(&self) -> Slot<'_> {
+    async fn acquire(&self, lane: Lane) -> Slot<'_> {
         let mut freed = self.freed.subscribe();
+        let _waiting = (lane == Lane::Evictions).then(|| Waiting::new(self));
         loop {
             let free = self.locked(|state| {
                 #[expect(clippy::cast_precision_loss, reason = "it stays under a hundred")]
-                let free = (state.under_way as f64) < state.limit.floor();
+                let free = (state.under_way as f64) < state.limit.floor()
+                    && (lane == Lane::Evictions || state.waiting == 0);
                 state.under_way += usize::from(free);
                 free
             });

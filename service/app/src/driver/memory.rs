@@ -13,8 +13,10 @@ use drainwell_core::time::{seconds_between, shift};
 use jiff::Timestamp;
 
 use super::calls::Called;
+use super::events::KubeEvent;
 use super::ports::{Awaited, Changed, ClusterId, Watching};
 use super::report::MaintenanceView;
+use crate::telemetry::metrics::Metrics;
 
 /// Ended maintenances are shown for an hour, this many of them at most.
 const ENDED_SHOWN_S: i64 = 3600;
@@ -35,6 +37,8 @@ pub struct ClusterMemory {
     pub ended: Vec<MaintenanceView>,
     /// Troubles of which a log line has been written.
     pub mentioned: BTreeSet<String>,
+    /// Events that are to be written.
+    pub events: Vec<KubeEvent>,
 }
 
 /// Of one node with an intent.
@@ -66,6 +70,10 @@ pub struct NodeMemory {
     pub broken_elsewhere: BTreeSet<String>,
     /// Tiers, pods and troubles of which a log line has been written.
     pub mentioned: BTreeSet<String>,
+    /// Events that are to be written.
+    pub events: Vec<KubeEvent>,
+    /// Which were, by the UID of their object.
+    pub reasons_told: BTreeMap<String, BTreeSet<&'static str>>,
     /// From where to watch its pods, once they have been listed.
     pub version: Option<String>,
     /// How many writes of the Node have failed in a row.
@@ -120,6 +128,15 @@ impl NodeMemory {
     /// Says whether `what` has not been mentioned yet, and notes it.
     pub fn first_mention(&mut self, what: String) -> bool {
         self.mentioned.insert(what)
+    }
+
+    /// Notes an Event, unless its object has had it, or has had enough.
+    pub fn note_event(&mut self, event: KubeEvent) {
+        let told = self.reasons_told.entry(event.uid().to_owned());
+        let told = told.or_default();
+        if told.len() < event.most() && told.insert(event.reason) {
+            self.events.push(event);
+        }
     }
 
     /// Notes that a pod stops: its gang, if it has one, is broken.
@@ -205,7 +222,7 @@ impl ClusterMemory {
     }
 
     /// Takes in the answer to a call.
-    pub(super) fn settle(&mut self, called: Called, cluster: &ClusterId) {
+    pub(super) fn settle(&mut self, called: Called, cluster: &ClusterId, metrics: &Metrics) {
         let known = self
             .nodes
             .get_mut(&called.node)
@@ -214,7 +231,8 @@ impl ClusterMemory {
         let mut over = NodeMemory::default();
         let known = known.unwrap_or(&mut over);
         let broken = known.broken_gangs.len();
-        called.settle(cluster, known);
+        called.settle(cluster, metrics, known);
+        self.events.append(&mut known.events);
         if known.broken_gangs.len() > broken {
             // Members that a budget holds are forced, here and on other nodes.
             self.nodes.values_mut().for_each(|node| node.due_at = None);

@@ -6,6 +6,7 @@
 
 mod apply;
 mod calls;
+pub mod events;
 pub mod lanes;
 pub mod memory;
 mod node;
@@ -13,4 +14,5 @@ pub mod pass;
 pub mod ports;
 pub mod report;
 mod slices;
+mod tell;
 pub mod wake;

@@ -21,6 +21,7 @@ use super::ports::{CallError, Cloud, Cluster, ClusterId};
 use super::slices;
 use crate::clock::Clock;
 use crate::telemetry::log::{self, Event, Subject};
+use crate::telemetry::metrics::Metrics;
 
 /// Nodes worked on at once. Each may send as many evictions as its cluster's
 /// lane lets through, so this only bounds lists.
@@ -40,6 +41,7 @@ pub struct Driver {
     clock: Clock,
     dry_run: bool,
     by_hand: bool,
+    metrics: Metrics,
 }
 
 impl Driver {
@@ -59,6 +61,7 @@ impl Driver {
             clock,
             dry_run,
             by_hand: false,
+            metrics: Metrics::default(),
         }
     }
 
@@ -69,6 +72,16 @@ impl Driver {
             by_hand: true,
             ..self
         }
+    }
+
+    /// The same, counting in `metrics`.
+    #[must_use]
+    pub fn counting(self, metrics: Metrics) -> Self {
+        Self { metrics, ..self }
+    }
+
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// The clock that everything goes by.
@@ -143,8 +156,14 @@ impl Driver {
         .buffer_unordered(NODES_AT_ONCE);
         while let Some((name, mut mine, stepped)) = steps.next().await {
             passed.actions += stepped.actions;
+            let calls = i64::try_from(stepped.calls.len()).unwrap_or(i64::MAX);
+            self.metrics.queued(calls);
             passed.calls.extend(stepped.calls);
             mine.due_at = Some(stepped.wake_at);
+            if self.dry_run {
+                mine.events.clear();
+            }
+            known.events.append(&mut mine.events);
             if stepped.unmarked {
                 let now = self.clock.now();
                 known.note_end(mine.view(cluster.id(), &name, now), now);

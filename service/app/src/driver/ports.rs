@@ -14,6 +14,8 @@ use drainwell_core::notice::Vm;
 use drainwell_core::observed::{Instance, Node, Pod, PodRef};
 use jiff::Timestamp;
 
+use super::events::KubeEvent;
+
 /// Which cluster.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClusterId {
@@ -125,6 +127,9 @@ pub trait Cluster: Send + Sync {
 
     /// Deletes a pod that is terminating already, with a shorter grace.
     async fn shorten(&self, pod: &PodRef, grace_s: u32) -> Outcome;
+
+    /// Writes an Event; that it is there already is no error.
+    async fn post_event(&self, event: &KubeEvent) -> Result<(), CallError>;
 
     /// Returns when something that is watched has changed, or the watch was
     /// lost. Dropping it ends the watch.

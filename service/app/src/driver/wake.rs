@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use drainwell_core::notice::Phase;
 use drainwell_core::time::shift;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
@@ -13,10 +14,12 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::calls::{Call, Called};
+use super::events::{self, Outbox};
 use super::memory::ClusterMemory;
 use super::pass::Driver;
 use super::ports::{Changed, Cluster, ClusterId};
 use super::report::PassReport;
+use crate::telemetry::metrics::Metrics;
 
 /// With nothing to do, clusters are still looked at once a minute: an intent
 /// may have been written by another instance.
@@ -142,6 +145,20 @@ impl Wake {
         self.reports.borrow().clone()
     }
 
+    /// The metrics as text, with the state of things as of the newest reports.
+    #[must_use]
+    pub fn measure(&self, metrics: &Metrics) -> String {
+        let reports = self.reports();
+        let all = || reports.values().flat_map(|report| &report.maintenances);
+        let phases = [Phase::Scheduled, Phase::Ongoing, Phase::Completed];
+        let counted = phases.map(|phase| {
+            let there = all().filter(|m| m.ended.is_none() && m.phase == phase);
+            (phase.name(), there.count())
+        });
+        metrics.set_maintenances(counted);
+        metrics.text()
+    }
+
     /// Whether every cluster has been worked on, or been found unreachable.
     #[must_use]
     pub fn all_seen(&self) -> bool {
@@ -160,10 +177,10 @@ enum Reason {
 /// Runs the loops of all clusters until `stop` shows true. Passes under way
 /// are finished.
 pub async fn run(driver: &Driver, ends: Loops, stop: watch::Receiver<bool>) {
-    let loops = driver
-        .clusters()
-        .iter()
-        .map(|cluster| run_one(driver, cluster, &ends, &stop));
+    let loops = driver.clusters().iter().map(|cluster| {
+        let passes = |outbox| run_one(driver, cluster, &ends, &stop, outbox);
+        events::beside(cluster, driver.metrics(), passes)
+    });
     let mut loops: FuturesUnordered<_> = loops.collect();
     while loops.next().await.is_some() {}
 }
@@ -173,7 +190,9 @@ async fn run_one(
     cluster: &Arc<dyn Cluster>,
     ends: &Loops,
     stop: &watch::Receiver<bool>,
+    outbox: Outbox,
 ) {
+    let metrics = driver.metrics();
     let id = cluster.id();
     let mut memory = ClusterMemory::default();
     let mut calls: FuturesUnordered<Call> = FuturesUnordered::new();
@@ -186,9 +205,12 @@ async fn run_one(
         let looks = asked.looks.iter().filter(|(serial, _)| *serial > seen);
         looks.for_each(|(_, name)| memory.forget_look(name));
         seen = asked.serial;
+        let started = Instant::now();
         let passed = driver.pass(cluster, &mut memory).await;
+        metrics.pass(started.elapsed().as_secs_f64());
         calls.extend(passed.calls);
-        settle_some(&mut calls, id, &mut memory).await;
+        settle_some(&mut calls, id, metrics, &mut memory).await;
+        outbox.put(memory.events.drain(..));
         let now = driver.clock().now();
         let mut report = PassReport::new(id, &memory, now);
         report.serial = asked.serial;
@@ -221,7 +243,7 @@ async fn run_one(
         match reason {
             Reason::Stop => break,
             Reason::Asked | Reason::Due => {}
-            Reason::Answered(called) => memory.settle(*called, id),
+            Reason::Answered(called) => memory.settle(*called, id, metrics),
             Reason::Watch(change) => {
                 memory.note_change(&change, driver.clock().now());
                 tokio::time::sleep(GATHER).await;
@@ -232,8 +254,9 @@ async fn run_one(
     // disruption if it isn't: those under way are waited for, within the time
     // that stopping may take.
     while let Some(called) = calls.next().await {
-        memory.settle(called, id);
+        memory.settle(called, id, metrics);
     }
+    outbox.put(memory.events.drain(..));
 }
 
 /// Most calls are answered within a tenth of a second: a pass waits for them
@@ -241,10 +264,11 @@ async fn run_one(
 async fn settle_some(
     calls: &mut FuturesUnordered<Call>,
     cluster: &ClusterId,
+    metrics: &Metrics,
     memory: &mut ClusterMemory,
 ) {
     let until = Instant::now() + SETTLE;
     while let Ok(Some(called)) = tokio::time::timeout_at(until, calls.next()).await {
-        memory.settle(called, cluster);
+        memory.settle(called, cluster, metrics);
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -26,6 +26,7 @@ use self::problem::Problem;
 use crate::clock::Clock;
 use crate::driver::wake::Wake;
 use crate::intake::Intake;
+use crate::telemetry::metrics::{MEDIA_TYPE, Metrics};
 
 /// What the routes work with.
 pub struct Ingress {
@@ -35,6 +36,8 @@ pub struct Ingress {
     pub wake: Wake,
     /// The clock.
     pub clock: Clock,
+    /// Where everything is counted.
+    pub metrics: Metrics,
     /// Who checks senders.
     pub auth: Auth,
     /// How long one tick may keep working.
@@ -50,6 +53,7 @@ pub fn router(ingress: Ingress) -> Router {
         .route("/events", post(notices::post))
         .route("/tick", post(tick::post))
         .route("/api/v1/maintenances", get(maintenances))
+        .route("/metrics", get(metrics))
         .layer(middleware::from_fn(move |request, next| {
             auth::check(auth, request, next)
         }));
@@ -82,6 +86,11 @@ async fn maintenances(State(ingress): State<Arc<Ingress>>) -> Response {
         .flat_map(|report| &report.maintenances)
         .collect();
     Json(json!({"maintenances": all})).into_response()
+}
+
+async fn metrics(State(ingress): State<Arc<Ingress>>) -> Response {
+    let text = ingress.wake.measure(&ingress.metrics);
+    ([(header::CONTENT_TYPE, MEDIA_TYPE)], text).into_response()
 }
 
 /// Ready once a first pass over every cluster has run: an earlier instance's

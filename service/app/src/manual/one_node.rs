@@ -11,6 +11,7 @@ use drainwell_core::observed::{Node, PodRef};
 use jiff::Timestamp;
 use tokio::sync::watch;
 
+use crate::driver::events::KubeEvent;
 use crate::driver::ports::{CallError, Changed, Cluster, ClusterId, PodList, Watching};
 
 pub(super) struct OneNode {
@@ -80,6 +81,10 @@ impl Cluster for OneNode {
             return Outcome::Stale;
         }
         self.inner.shorten(pod, grace_s).await
+    }
+
+    async fn post_event(&self, event: &KubeEvent) -> Result<(), CallError> {
+        self.inner.post_event(event).await
     }
 
     async fn changed(&self, watching: &Watching) -> Changed {

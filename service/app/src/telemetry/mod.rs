@@ -1,4 +1,5 @@
 //! What the service tells about itself.
 
 pub mod log;
+pub mod metrics;
 pub mod stackdriver;

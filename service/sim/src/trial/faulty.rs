@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use drainwell_app::clock::Clock;
+use drainwell_app::driver::events::KubeEvent;
 use drainwell_app::driver::ports::{
     CallError, Changed, Cloud, Cluster, ClusterId, PodList, Watching,
 };
@@ -193,6 +194,16 @@ impl Cluster for Faulty {
 
     async fn shorten(&self, pod: &PodRef, grace_s: u32) -> Outcome {
         self.tell(Telling::Shorten, pod, Some(grace_s)).await
+    }
+
+    async fn post_event(&self, event: &KubeEvent) -> Result<(), CallError> {
+        let what = || format!("event {} on {}", event.reason, event.uid());
+        let world = &self.bench.world;
+        self.call(Doing::Reads, what, || {
+            world.note_event(event);
+            Ok(())
+        })
+        .await
     }
 
     async fn changed(&self, watching: &Watching) -> Changed {

@@ -1,6 +1,7 @@
 //! The world as the service's port to a Kubernetes cluster.
 
 use async_trait::async_trait;
+use drainwell_app::driver::events::KubeEvent;
 use drainwell_app::driver::ports::{CallError, Changed, Cluster, ClusterId, PodList, Watching};
 use drainwell_core::action::Outcome;
 use drainwell_core::edit::NodeEdit;
@@ -51,6 +52,12 @@ impl Cluster for World {
     async fn shorten(&self, pod: &PodRef, grace_s: u32) -> Outcome {
         self.wait_for_call().await;
         self.delete_now(pod, Some(grace_s), Way::Shortened)
+    }
+
+    async fn post_event(&self, event: &KubeEvent) -> Result<(), CallError> {
+        self.wait_for_call().await;
+        self.note_event(event);
+        Ok(())
     }
 
     async fn changed(&self, watching: &Watching) -> Changed {

@@ -1,6 +1,7 @@
 //! Calls on the world carried out in one instant, for a layer that adds
 //! latencies and faults of its own.
 
+use drainwell_app::driver::events::KubeEvent;
 use drainwell_app::driver::ports::{CallError, PodList};
 use drainwell_core::action::Outcome;
 use drainwell_core::edit::NodeEdit;
@@ -98,6 +99,20 @@ impl World {
     /// As an API server has them.
     pub fn edit_now(&self, edit: &NodeEdit) -> Result<Node, CallError> {
         self.change(|state| state.edit(edit))
+    }
+
+    /// POST of an Event: one of the same name is there already.
+    pub fn note_event(&self, event: &KubeEvent) {
+        self.look(|state| {
+            let known = state.events.entry(event.name.clone());
+            known.or_insert_with(|| event.clone());
+        });
+    }
+
+    /// The Events that were written, by name.
+    #[must_use]
+    pub fn events(&self) -> Vec<KubeEvent> {
+        self.look(|state| state.events.values().cloned().collect())
     }
 
     /// The Eviction API.

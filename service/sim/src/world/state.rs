@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use drainwell_app::driver::events::KubeEvent;
 use drainwell_app::driver::ports::ClusterId;
 use drainwell_core::observed::PodRef;
 use drainwell_core::time::shift;
@@ -40,6 +41,8 @@ pub(super) struct State {
     /// How many nodes of each name have been removed.
     pub(super) removed: BTreeMap<String, u32>,
     pub(super) journal: Vec<Entry>,
+    /// Kubernetes Events by name: a repeat is the same one.
+    pub(super) events: BTreeMap<String, KubeEvent>,
     /// The last resourceVersion that was given out.
     pub(super) revision: u64,
     queue: BTreeMap<(Timestamp, u64), Event>,
@@ -87,6 +90,7 @@ impl State {
             made: BTreeMap::new(),
             removed: BTreeMap::new(),
             journal: Vec::new(),
+            events: BTreeMap::new(),
             revision: 1000,
             queue: BTreeMap::new(),
             planned: 0,

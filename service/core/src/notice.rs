@@ -395,7 +395,7 @@ fn read_vm(entry: &Object, resource_name: Option<&Value>) -> Result<Vm, Malforme
         project: project.to_owned(),
         zone: zone.to_owned(),
         name: named.then(|| instance.to_owned()),
-        id: id.or(number).filter(|id| *id > 0),
+        id: id.filter(|id| *id > 0).or(number),
     })
 }
 

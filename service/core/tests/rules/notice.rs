@@ -293,6 +293,18 @@ fn a_bad_value_in_a_field_that_is_not_needed_is_left_unset() {
 }
 
 #[test]
+fn a_label_that_says_nothing_does_not_hide_the_number_in_the_path() {
+    let mut entry = with(
+        "/protoPayload/resourceName",
+        json!(format!("projects/acme-ml/zones/us-east5-a/instances/{ID}")),
+    );
+    for id in [json!("0"), json!(0), json!("unknown"), json!(null)] {
+        entry["resource"]["labels"]["instance_id"] = id;
+        assert_eq!(noticed(&entry).vm.key(), ID.to_string());
+    }
+}
+
+#[test]
 fn incredible_times_are_not_believed() {
     for time in [
         "9999-12-31T23:59:59Z",

@@ -4,8 +4,10 @@ CARGO ?= cargo
 TOOLS := target/tools
 DENY := $(TOOLS)/bin/cargo-deny
 DENY_VERSION := 0.20.2
+FUZZ := $(TOOLS)/bin/cargo-fuzz
+FUZZ_VERSION := 0.13.2
 
-.PHONY: demo test deep fmt clippy doc lock deny go kube unit e2e bench
+.PHONY: demo test deep fmt clippy doc lock deny go kube unit e2e bench fuzz
 
 demo: ## a maintenance plays out on a simulated cloud
 	$(CARGO) run --locked -p drainwell -- demo
@@ -56,3 +58,11 @@ deep: bench ## what is slow or seldom needed
 
 bench:
 	$(CARGO) bench --locked -p drainwell-core
+
+$(FUZZ):
+	$(CARGO) install --quiet --locked --root $(TOOLS) cargo-fuzz@$(FUZZ_VERSION)
+
+# By hand, since it never ends by itself: what it finds is kept in fuzz/corpus,
+# which `make unit` replays.
+fuzz: $(FUZZ) ## looks for inputs that break the core: TIME seconds (60) for each of TARGETS (all)
+	TIME=$(TIME) fuzz/run $(TARGETS)

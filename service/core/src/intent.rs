@@ -2,7 +2,8 @@
 //! its codec: the JSON of the annotation `drainwell.dev/maintenance`.
 //!
 //! Any version is read whose known fields parse, and unknown fields are kept,
-//! so that two releases can share a node during a roll-out.
+//! so that two releases can share a node during a roll-out (of a number, what a
+//! 64-bit integer or float holds).
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -16,6 +16,8 @@ use crate::kubeconfig::Entry;
 
 mod start;
 
+pub(crate) use start::temporary_folder;
+
 /// The cluster's GKE coordinates: its VMs carry them as labels, and the
 /// service's kubeconfig context is named after them.
 pub const PROJECT: &str = "fleet-lab-7";

@@ -1,5 +1,7 @@
 //! The settings of `serve`: parsed once, checked, then passed on as values.
 
+mod auth;
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,6 +11,7 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use drainwell_core::policy::Policies;
 
+use self::auth::AuthArgs;
 use crate::ingress::auth::Auth;
 use crate::intake::Verify;
 
@@ -36,13 +39,8 @@ pub struct ServeArgs {
     #[arg(long, env = "DRAINWELL_CONTEXT", value_delimiter = ',')]
     context: Vec<String>,
 
-    /// Who checks the sender's identity
-    #[arg(long, env = "DRAINWELL_AUTH", value_enum)]
-    auth: Auth,
-
-    /// Allow `--auth none` on a listener that others can reach
-    #[arg(long, env = "DRAINWELL_INSECURE", value_parser = BoolishValueParser::new())]
-    insecure: bool,
+    #[command(flatten)]
+    auth: AuthArgs,
 
     /// Whether Compute Engine must confirm a notice before a node is marked
     #[arg(long, env = "DRAINWELL_VERIFY", value_enum, default_value = "required")]
@@ -129,18 +127,12 @@ impl ServeArgs {
             (Some(listen), _) => listen,
             (None, port) => SocketAddr::new(any, port.unwrap_or(8080)),
         };
-        if self.auth == Auth::None && !listen.ip().is_loopback() && !self.insecure {
-            bail!(
-                "--auth none: with --listen {listen} anyone could have pods evicted; \
-                 listen on 127.0.0.1, or add --insecure"
-            );
-        }
         check_endpoint(&self.compute_endpoint)?;
         Ok(Config {
             listen,
             clusters: self.clusters,
             contexts: self.context,
-            auth: self.auth,
+            auth: self.auth.check(listen)?,
             verify: self.verify,
             policies: read_policies(self.policy_file, self.policy)?,
             tick_hold: Duration::from_secs(self.tick_hold),
@@ -155,20 +147,32 @@ fn check_endpoint(endpoint: &str) -> anyhow::Result<()> {
     let url: http::Uri = endpoint
         .parse()
         .with_context(|| format!("--compute-endpoint {endpoint}: not a URL"))?;
+    let bare = matches!(url.path(), "" | "/") && url.query().is_none();
+    if !bare || !is_secure(&url) {
+        bail!(
+            "--compute-endpoint {endpoint}: give https://HOST without a path \
+             (http only on loopback)"
+        )
+    }
+    Ok(())
+}
+
+/// Whether nobody on the way can read or change what goes there and back, and
+/// the URL may be shown.
+fn is_secure(url: &http::Uri) -> bool {
+    if url.authority().is_some_and(|a| a.as_str().contains('@')) {
+        return false;
+    }
     let host = url.host().unwrap_or_default();
     let loopback = host == "localhost"
         || host
             .trim_matches(['[', ']'])
             .parse::<IpAddr>()
             .is_ok_and(|ip| ip.is_loopback());
-    let bare = matches!(url.path(), "" | "/") && url.query().is_none();
     match url.scheme_str() {
-        Some("https") if bare && !host.is_empty() => Ok(()),
-        Some("http") if bare && loopback => Ok(()),
-        _ => bail!(
-            "--compute-endpoint {endpoint}: give https://HOST without a path \
-             (http only on loopback)"
-        ),
+        Some("https") => !host.is_empty(),
+        Some("http") => loopback,
+        _ => false,
     }
 }
 

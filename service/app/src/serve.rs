@@ -19,7 +19,7 @@ use crate::driver::lanes::Laned;
 use crate::driver::pass::Driver;
 use crate::driver::ports::{Cloud, Cluster};
 use crate::driver::wake;
-use crate::ingress::auth::Auth;
+use crate::ingress::auth::{Auth, Guard};
 use crate::ingress::{self, Ingress};
 use crate::intake::{Intake, Verify};
 use crate::telemetry::metrics::Metrics;
@@ -104,7 +104,7 @@ impl Parts {
             }
         };
         let options = Options {
-            auth: config.auth,
+            auth: config.auth.clone(),
             verify: config.verify,
             tick_hold: config.tick_hold,
             dry_run: config.dry_run,
@@ -134,7 +134,7 @@ pub async fn run(
         .local_addr()
         .context("the listener has no address")?;
     let (stopping, stopped) = watch::channel(false);
-    let mut tasks = start(parts, listener, &stopped);
+    let mut tasks = start(parts, listener, &stopped)?;
     tracing::info!("listening on http://{address}");
     tokio::select! {
         biased;
@@ -165,7 +165,7 @@ fn start(
     parts: Parts,
     listener: TcpListener,
     stopped: &watch::Receiver<bool>,
-) -> JoinSet<anyhow::Result<()>> {
+) -> anyhow::Result<JoinSet<anyhow::Result<()>>> {
     let Parts {
         clusters,
         cloud,
@@ -201,7 +201,7 @@ fn start(
         wake,
         clock,
         metrics,
-        auth,
+        guard: Guard::new(auth, clock)?,
         tick_hold,
     });
     let (mut end_http, end_loops) = (stopped.clone(), stopped.clone());
@@ -220,5 +220,5 @@ fn start(
         wake::run(&driver, ends, end_loops).await;
         Ok(())
     });
-    tasks
+    Ok(tasks)
 }

@@ -92,7 +92,7 @@ async fn assets() -> anyhow::Result<PathBuf> {
 }
 
 /// A new folder that is removed when this process has ended.
-fn temporary_folder() -> anyhow::Result<PathBuf> {
+pub(crate) fn temporary_folder() -> anyhow::Result<PathBuf> {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let name = format!("drainwell-tests-{}-{count}", std::process::id());

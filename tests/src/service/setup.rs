@@ -12,7 +12,8 @@ use tokio::time::timeout;
 
 use super::Service;
 use crate::compute::Compute;
-use crate::{kubeconfig, leash};
+use crate::control_plane::temporary_folder;
+use crate::{context, kubeconfig, leash};
 
 /// An optimised build of everything on a slow machine.
 const BUILD_WITHIN: Duration = Duration::from_secs(1800);
@@ -25,6 +26,7 @@ pub struct Setup {
     metadata_host: String,
     compute_url: String,
     policy: Option<String>,
+    auth: Vec<String>,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
 }
@@ -37,9 +39,39 @@ impl Setup {
             metadata_host: compute.host(),
             compute_url: compute.url(),
             policy: None,
+            auth: vec!["--auth".into(), "none".into()],
             arguments: Vec::new(),
             environment: Vec::new(),
         }
+    }
+
+    /// Of a service whose cluster and whose Compute are down: for what comes
+    /// before either is asked.
+    pub fn alone() -> anyhow::Result<Self> {
+        // Nobody listens on the port that once was for multiplexing.
+        let nowhere = "127.0.0.1:1";
+        let cluster = kubeconfig::Entry {
+            context: context(),
+            server: format!("http://{nowhere}"),
+            ca: None,
+            token: "a-token-for-nobody".into(),
+        };
+        Ok(Self {
+            folder: temporary_folder()?,
+            contexts: vec![cluster],
+            metadata_host: nowhere.into(),
+            compute_url: format!("http://{nowhere}"),
+            policy: None,
+            auth: Vec::new(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+        })
+    }
+
+    /// With these arguments instead of `--auth none`.
+    pub fn auth(mut self, arguments: &[&str]) -> Self {
+        self.auth = arguments.iter().map(|&argument| argument.into()).collect();
+        self
     }
 
     /// With this policy file.
@@ -94,15 +126,8 @@ impl Setup {
         }
         let mut command = Command::from(leash::command(program));
         command
-            .args([
-                "serve",
-                "--listen",
-                "127.0.0.1:0",
-                "--auth",
-                "none",
-                "--log",
-                "json",
-            ])
+            .args(["serve", "--listen", "127.0.0.1:0", "--log", "json"])
+            .args(&self.auth)
             .args([
                 "--clusters",
                 "kubeconfig",

@@ -21,7 +21,7 @@ use axum::{Json, Router};
 use serde_json::json;
 use tower_http::catch_panic::CatchPanicLayer;
 
-use self::auth::Auth;
+use self::auth::Guard;
 use self::problem::Problem;
 use crate::clock::Clock;
 use crate::driver::wake::Wake;
@@ -38,15 +38,15 @@ pub struct Ingress {
     pub clock: Clock,
     /// Where everything is counted.
     pub metrics: Metrics,
-    /// Who checks senders.
-    pub auth: Auth,
+    /// Who lets senders in.
+    pub guard: Guard,
     /// How long one tick may keep working.
     pub tick_hold: Duration,
 }
 
-/// The router with all routes.
+/// The router with all routes. What isn't health is behind the guard, also
+/// what isn't there.
 pub fn router(ingress: Ingress) -> Router {
-    let auth = ingress.auth;
     let state = Arc::new(ingress);
     let guarded = Router::new()
         .route("/", post(notices::post))
@@ -54,21 +54,16 @@ pub fn router(ingress: Ingress) -> Router {
         .route("/tick", post(tick::post))
         .route("/api/v1/maintenances", get(maintenances))
         .route("/metrics", get(metrics))
-        .layer(middleware::from_fn(move |request, next| {
-            auth::check(auth, request, next)
-        }));
-    Router::new()
-        .merge(guarded)
+        .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, "not found", "no such path") })
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(middleware::from_fn_with_state(state.clone(), auth::check));
+    let health = Router::new()
         .route("/health/live", get(|| async { StatusCode::OK }))
         .route("/health/ready", get(ready))
-        .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, "not found", "no such path") })
-        .method_not_allowed_fallback(|| async {
-            Problem::new(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "method not allowed",
-                "use another method",
-            )
-        })
+        .method_not_allowed_fallback(method_not_allowed);
+    Router::new()
+        .merge(guarded)
+        .merge(health)
         .layer(CatchPanicLayer::custom(
             |_: Box<dyn std::any::Any + Send>| {
                 let what = "a fault in the service; the next request is served";
@@ -77,6 +72,11 @@ pub fn router(ingress: Ingress) -> Router {
             },
         ))
         .with_state(state)
+}
+
+async fn method_not_allowed() -> Problem {
+    let what = "use another method";
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method not allowed", what)
 }
 
 async fn maintenances(State(ingress): State<Arc<Ingress>>) -> Response {
@@ -94,7 +94,9 @@ async fn metrics(State(ingress): State<Arc<Ingress>>) -> Response {
 }
 
 /// Ready once a first pass over every cluster has run: an earlier instance's
-/// work is known then, or the cluster is down.
+/// work is known then, or the cluster is down. Whether the keys of tokens can
+/// be fetched is no part of it: without them no notice gets in, but what is
+/// under way must go on.
 async fn ready(State(ingress): State<Arc<Ingress>>) -> StatusCode {
     if ingress.wake.all_seen() {
         StatusCode::OK

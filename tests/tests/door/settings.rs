@@ -1,0 +1,132 @@
+//! Settings of the door that can't be right stop the start, with one sentence.
+
+use clap::Parser;
+use drainwell_app::config::{Config, ServeArgs};
+use drainwell_app::ingress::auth::{Auth, GOOGLE_KEYS};
+use drainwell_tests::service::Setup;
+
+use super::{AUDIENCE, SENDER};
+
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    serve: ServeArgs,
+}
+
+fn check(arguments: &str) -> anyhow::Result<Config> {
+    let arguments = std::iter::once("serve").chain(arguments.split_whitespace());
+    Cli::try_parse_from(arguments).unwrap().serve.check()
+}
+
+#[test]
+fn wrong_settings_are_named_with_what_would_be_right() {
+    let jwks = format!("--audience {AUDIENCE} --sender {SENDER}");
+    let cases = [
+        ("", "--auth jwks: add --audience URL"),
+        (
+            &*format!("--audience {AUDIENCE}"),
+            "--auth jwks: add --sender EMAIL",
+        ),
+        (
+            &*format!("--sender {SENDER}"),
+            "--auth jwks: add --audience URL",
+        ),
+        ("--auth iam", "--auth iam: add --sender EMAIL"),
+        (
+            "--auth iam --sender drainwell",
+            "--sender drainwell: not an e-mail address",
+        ),
+        (
+            "--auth iam --sender @example.com",
+            "--sender @example.com: not",
+        ),
+        (
+            "--auth iam --sender a@b@example.com",
+            "--sender a@b@example.com: not",
+        ),
+        (
+            "--auth iam --sender a@localhost",
+            "--sender a@localhost: not",
+        ),
+        (
+            "--auth iam --sender serviceAccount:a@b.c",
+            "--sender serviceAccount:a@b.c: not",
+        ),
+        (
+            &*format!("{jwks} --viewer example.com"),
+            "--viewer example.com: not an e-mail",
+        ),
+        (
+            &*format!("{jwks} --viewer domain:"),
+            "--viewer domain:: not an e-mail address, or",
+        ),
+        (
+            &*format!("{jwks} --viewer domain:*.com"),
+            "--viewer domain:*.com: not",
+        ),
+        (
+            &*format!("{jwks} --viewer domain:a@b.c"),
+            "--viewer domain:a@b.c: not",
+        ),
+        (
+            &*format!("{jwks} --jwks-url http://example.com"),
+            "--jwks-url http://example.com: give",
+        ),
+        (
+            &*format!("{jwks} --jwks-url certs"),
+            "--jwks-url certs: give https://HOST/PATH",
+        ),
+        (
+            &*format!("{jwks} --jwks-url https://a:b@c.d/e"),
+            "give https://HOST/PATH",
+        ),
+        (
+            "--auth none --insecure --compute-endpoint https://a:b@c.d",
+            "--compute-endpoint https://a:b@c.d: give https://HOST",
+        ),
+        ("--auth none", "listen on 127.0.0.1, or add --insecure"),
+    ];
+    for (arguments, sentence) in cases {
+        let error = format!("{:#}", check(arguments).expect_err(arguments));
+        assert!(error.contains(sentence), "{arguments}: {error}");
+        assert!(!error.contains('\n'), "{arguments}: {error}");
+    }
+}
+
+#[test]
+fn right_settings_are_understood() {
+    let twice = format!("--audience {AUDIENCE},b --audience c --sender {SENDER},A@B.c,");
+    let Auth::Jwks(rules) = check(&twice).unwrap().auth else {
+        panic!("jwks is the default");
+    };
+    assert_eq!(rules.audiences, [AUDIENCE, "b", "c"]);
+    assert_eq!(
+        rules.senders,
+        [SENDER.parse().unwrap(), "a@b.c".parse().unwrap()]
+    );
+    assert_eq!(rules.jwks_url, GOOGLE_KEYS);
+    let iam = format!("--auth iam --sender {SENDER} --viewer domain:example.org,x@example.com");
+    let Auth::Iam(rules) = check(&iam).unwrap().auth else {
+        panic!("iam is iam");
+    };
+    assert_eq!((rules.audiences.len(), rules.viewers.len()), (0, 2));
+    for none in ["--listen 127.0.0.1:0 --auth none", "--auth none --insecure"] {
+        assert_eq!(check(none).unwrap().auth, Auth::None);
+    }
+}
+
+#[tokio::test]
+async fn the_start_is_refused_with_exit_code_2() {
+    let setup = Setup::alone().unwrap().auth(&["--sender", SENDER]);
+    let (code, stderr) = setup.refused().await.unwrap();
+    assert_eq!(code, 2, "{stderr}");
+    assert!(stderr.contains("add --audience URL"), "{stderr}");
+    let environment = Setup::alone().unwrap().environment("DRAINWELL_AUTH", "iam");
+    let environment = environment.environment("DRAINWELL_SENDER", "nobody");
+    let (code, stderr) = environment.refused().await.unwrap();
+    assert_eq!(code, 2, "{stderr}");
+    assert!(
+        stderr.contains("--sender nobody: not an e-mail address"),
+        "{stderr}"
+    );
+}

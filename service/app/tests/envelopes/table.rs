@@ -4,9 +4,7 @@
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 
-use super::forms::{
-    AUDIT_LOG, MESSAGE, Sent, binary, entry, event, structured, unwrapped, wrapper,
-};
+use super::forms::{AUDIT_LOG, MESSAGE, Sent, binary, entry, event, structured, wrapper};
 use super::service::Service;
 
 /// What a sender would not want to see again.
@@ -37,7 +35,7 @@ fn wrong() -> Vec<Option<Value>> {
         Some(json!(true)),
         Some(json!("")),
         Some(json!(SECRET)),
-        Some(json!(SECRET.repeat(20_000))),
+        Some(json!(SECRET.repeat(3_000))),
         Some(json!(format!("{SECRET}\u{0}\u{7}\r\n\u{1b}[2J\u{202e}"))),
         Some(json!([])),
         Some(json!({SECRET: SECRET})),
@@ -183,12 +181,7 @@ async fn every_wrong_value_in_an_entry_has_its_answer() {
             let expected = of_entry(pointer, value.as_ref());
             let entry = change(&good, pointer, value.as_ref());
             let what = format!("{pointer} {}", value.map_or(0, |v| v.to_string().len()));
-            for sent in [
-                Sent::json(&wrapper(&entry)),
-                unwrapped(&entry),
-                binary(AUDIT_LOG, &entry),
-                structured(&event(MESSAGE, &wrapper(&entry))),
-            ] {
+            for sent in [Sent::json(&wrapper(&entry)), binary(AUDIT_LOG, &entry)] {
                 service.check(&what, sent, &expected).await;
             }
         }

@@ -221,6 +221,8 @@ fn batches_and_other_event_formats_are_not_understood() {
                 panic!("{content_type}: {:?}", sent.read())
             };
             assert_eq!(fault.place, "content-type", "{content_type}");
+            let batched = content_type.to_lowercase().contains("batch");
+            assert_eq!(fault.problem.contains("batched"), batched, "{fault}");
         }
     }
     let upper = structured(&event(AUDIT_LOG, &entry()));

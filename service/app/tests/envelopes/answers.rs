@@ -60,9 +60,10 @@ async fn every_form_marks_the_node_and_is_told_once() {
             .await;
         assert_eq!(answer.status, StatusCode::OK, "{form}: {}", answer.text);
         assert_eq!(answer.body["outcome"], "marked", "{form}");
-        let from = match source {
-            Source::Eventarc => "eventarc",
-            _ => "pubsub",
+        let from = if source == Source::Eventarc {
+            "eventarc"
+        } else {
+            "pubsub"
         };
         assert_eq!(service.intent(n)["source"], from, "{form}");
         let lines = service.log.take_parsed();

@@ -4,6 +4,7 @@
 #![expect(
     clippy::panic,
     clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
     reason = "a test reports what is wrong by ending"
 )]
 

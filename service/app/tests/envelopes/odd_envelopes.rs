@@ -92,7 +92,7 @@ fn what_a_message_says_besides_its_data_is_not_needed() {
         }
     }
     // Either spelling of the time is enough; with none, Logging's own is left.
-    let wrong = with(good.clone(), "/message/publishTime", Some(json!(7)));
+    let wrong = with(good, "/message/publishTime", Some(json!(7)));
     assert_eq!(Sent::json(&wrong).notice().at, time(PUBLISHED));
     for value in [Some(json!(7)), Some(json!("soon")), None] {
         let none = with(wrong.clone(), "/message/publish_time", value.clone());

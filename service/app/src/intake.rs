@@ -279,7 +279,9 @@ impl Intake {
         } else {
             Ignored::NodeGone
         };
-        let up_since = instance.map_or(Some(notice.at), |vm| vm.last_start.max(vm.created));
+        // An undated notice would find its VM young at each redelivery.
+        let noticed = Some(notice.at).filter(|_| !notice.undated);
+        let up_since = instance.map_or(noticed, |vm| vm.last_start.max(vm.created));
         let running = instance.is_none_or(|vm| vm.running);
         let now = self.clock.now();
         let registered = up_since.is_none_or(|t| seconds_between(t, now) > REGISTRATION_S);

@@ -69,16 +69,17 @@ pub fn by_compute(notice: &Notice, vm: &Instance, policy: &Policy, now: Timestam
     if !vm.terminates && policy.scope != Scope::All {
         return Verdict::Ignored(Ignored::LiveMigration);
     }
-    if notice.stopping {
-        let came_up = vm.last_start.is_some_and(|start| start > notice.at);
-        return if vm.running && came_up {
-            Verdict::Ignored(Ignored::Stale)
-        } else {
-            Verdict::Confirmed
-        };
-    }
     let shown = vm.maintenance.as_ref();
     let ongoing = shown.is_some_and(|m| m.ongoing);
+    if notice.stopping {
+        let came_up = vm.last_start.is_some_and(|start| start > notice.at);
+        return match (vm.running, notice.undated) {
+            // It may have come up since: only a maintenance that is on tells.
+            (true, true) if !ongoing => Verdict::Ignored(Ignored::NotConfirmed),
+            (true, false) if came_up => Verdict::Ignored(Ignored::Stale),
+            _ => Verdict::Confirmed,
+        };
+    }
     if notice.phase == Phase::Completed {
         return if ongoing {
             Verdict::Ignored(Ignored::NotConfirmed)
@@ -88,7 +89,11 @@ pub fn by_compute(notice: &Notice, vm: &Instance, policy: &Policy, now: Timestam
     }
     if ongoing || shown.is_some_and(|m| overlaps(notice, m.start, m.end)) {
         Verdict::Confirmed
-    } else if seconds_between(notice.at, now) < LAG_S {
+    // What has no age would be early at each redelivery, for as long as Pub/Sub
+    // keeps it, and slow down the others. It is let go at once, on the word of
+    // Compute alone: Logging gives each of its entries a timestamp, so that this
+    // one is hardly fresh from there.
+    } else if !notice.undated && seconds_between(notice.at, now) < LAG_S {
         Verdict::TooEarly("Compute Engine shows no such maintenance yet".to_owned())
     } else {
         Verdict::Ignored(Ignored::NotConfirmed)

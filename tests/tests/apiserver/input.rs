@@ -2,8 +2,10 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use drainwell_tests::control_plane::PROJECT;
 use drainwell_tests::fixture::{ongoing, wrap};
 use drainwell_tests::service::Answer;
+use drainwell_tests::wait::secs;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
@@ -221,4 +223,48 @@ async fn an_old_entry_is_stale_and_other_paths_and_methods_have_their_answers() 
         .await
         .unwrap();
     assert_eq!(answer.status(), 200);
+}
+
+#[tokio::test]
+async fn an_event_of_eventarc_is_taken_and_its_lines_bear_the_trace_of_the_request() {
+    let scene = Scene::new(UNHURRIED).await;
+    let entry = ongoing(&scene.node.vm(), scene.since);
+    let trace = "0af7651916cd43dd8448eb211c80319c";
+    let (time, parent) = (
+        scene.since.to_string(),
+        format!("00-{trace}-b7ad6b7169203331-01"),
+    );
+    let headers = [
+        ("ce-id", "system_event-1"),
+        (
+            "ce-source",
+            "//cloudaudit.googleapis.com/projects/p/logs/system_event",
+        ),
+        ("ce-specversion", "1.0"),
+        ("ce-type", "google.cloud.audit.log.v1.written"),
+        ("ce-time", time.as_str()),
+        ("traceparent", &parent),
+    ];
+    let body = entry.to_string();
+    let content_type = "application/json; charset=utf-8";
+    let answer = scene.service.post_raw(content_type, body, &headers);
+    assert_eq!(outcome(&answer.await.unwrap()).0, "marked");
+    assert_eq!(scene.intent().await["source"], "eventarc");
+    let whole = format!("projects/{PROJECT}/traces/{trace}");
+    let marked = scene
+        .service
+        .wait_for_log(secs(20), "the node is marked", |line| {
+            line["event"] == "node_marked"
+        });
+    let marked = marked.await;
+    assert_eq!(
+        marked["logging.googleapis.com/trace"],
+        json!(whole),
+        "{marked}"
+    );
+    assert_eq!(marked["logging.googleapis.com/spanId"], "b7ad6b7169203331");
+    assert_eq!(marked["logging.googleapis.com/trace_sampled"], true);
+    let labels = &marked["logging.googleapis.com/labels"];
+    assert_eq!(labels["node_name"], json!(scene.node.name), "{marked}");
+    assert!(labels["cluster_name"].is_string(), "{marked}");
 }

@@ -4,9 +4,10 @@
 //! to [`Intake`], and wakes the loop.
 
 pub mod auth;
+pub mod envelope;
 mod notices;
+mod outcome;
 mod problem;
-mod pubsub;
 mod tick;
 
 use std::sync::Arc;
@@ -71,6 +72,8 @@ pub fn router(ingress: Ingress) -> Router {
                     .into_response()
             },
         ))
+        // Outside of all others: whoever answers, it is told.
+        .layer(middleware::from_fn(outcome::tell))
         .with_state(state)
 }
 

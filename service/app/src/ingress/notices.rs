@@ -3,19 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use bytes::BytesMut;
 use drainwell_core::confirm::Ignored;
-use drainwell_core::notice::{self, Malformed, Notice, Reading, Received};
+use drainwell_core::notice::{Notice, Reading};
 use http_body_util::BodyExt as _;
 
 use super::Ingress;
+use super::envelope::{self, Fault, Letter};
+use super::outcome::Outcome;
 use super::problem::Problem;
-use super::pubsub::{self, Envelope};
 use crate::intake::{Ack, Told};
 use crate::telemetry::log::{self, Event, Subject};
 
@@ -37,24 +38,18 @@ pub(super) async fn post(State(ingress): State<Arc<Ingress>>, request: Request) 
         Ok(body) => body,
         Err(problem) => return problem.into_response(),
     };
-    let envelope = match pubsub::open(&head.headers, &body) {
-        Ok(envelope) => envelope,
-        Err(fault) => return reject(&fault),
+    let letter = match envelope::read(&head.headers, &body, ingress.clock.now()) {
+        Ok(letter) => letter,
+        Err(fault) => return Problem::from(fault).into_response(),
     };
-    let received = Received {
-        source: envelope.source,
-        published: envelope.published,
-        now: ingress.clock.now(),
-    };
-    match notice::read(&envelope.entry, &received) {
-        Err(fault) => reject(&fault),
-        Ok(Reading::Notice(notice)) => take(&ingress, &envelope, &notice).await,
-        Ok(Reading::LiveMigration) => ignore(Ignored::LiveMigration),
-        Ok(Reading::NotMaintenance) => ignore(Ignored::NotMaintenance),
-        Ok(Reading::WakeUp(vm)) => {
+    match &letter.reading {
+        Reading::Notice(notice) => take(&ingress, &letter, notice).await,
+        Reading::LiveMigration => ignore(Ignored::LiveMigration, &letter),
+        Reading::NotMaintenance => ignore(Ignored::NotMaintenance, &letter),
+        Reading::WakeUp(vm) => {
             // Nobody waits for this pass: the look is all that is wanted.
             let _serial = ingress.wake.request_look(&vm.key());
-            ignore(Ignored::NotMaintenance)
+            ignore(Ignored::NotMaintenance, &letter)
         }
     }
 }
@@ -96,38 +91,44 @@ async fn collect(mut body: Body) -> Result<Bytes, Problem> {
     Ok(kept.freeze())
 }
 
-async fn take(ingress: &Ingress, envelope: &Envelope, notice: &Notice) -> Response {
-    let id = envelope.message_id.as_deref().unwrap_or("without an id");
-    let mut what = format!(
-        "Message {id}: maintenance of {} is {:?}, by an entry of {}.",
-        notice.vm, notice.phase, notice.at
-    );
-    for doubt in &notice.doubts {
-        what = format!("{what} Not used: {doubt}.");
-    }
+async fn take(ingress: &Ingress, letter: &Letter, notice: &Notice) -> Response {
     let node = notice.vm.key();
-    let subject = Subject {
-        node: &node,
-        ..Subject::default()
-    };
-    log::event(Event::NoticeReceived, &subject, &what);
+    tell_receipt(letter, notice, &node);
     let taken = tokio::time::timeout(TAKE_TIMEOUT, ingress.intake.take(notice)).await;
     let why = match taken {
         Ok(Ok(ack)) => return acknowledge(ingress, &node, ack).await,
         Ok(Err(later)) => later.0,
         Err(_) => format!("it took over {} s", TAKE_TIMEOUT.as_secs()),
     };
-    tracing::warn!("The notice for {} has to come again: {why}", notice.vm);
     // A write whose answer was lost may have marked the node all the same.
     let _serial = ingress.wake.request();
-    Problem::later(why).into_response()
+    Problem::later(why).about(&node).into_response()
+}
+
+fn tell_receipt(letter: &Letter, notice: &Notice, node: &str) {
+    let id = letter.id.as_deref().unwrap_or("without an id");
+    let Notice { vm, phase, at, .. } = notice;
+    let age = if notice.undated {
+        "that tells no time".to_owned()
+    } else {
+        format!("of {at}")
+    };
+    let mut what = format!("Message {id}: maintenance of {vm} is {phase:?}, by an entry {age}.");
+    for doubt in letter.doubts.iter().chain(&notice.doubts) {
+        what = format!("{what} In doubt: {doubt}.");
+    }
+    let subject = Subject {
+        node,
+        ..Subject::default()
+    };
+    log::event(Event::NoticeReceived, &subject, &what);
 }
 
 /// The effect is durable. One step for the node comes before the answer, so
 /// that its evictions get CPU on a platform that gives it to requests only.
 async fn acknowledge(ingress: &Ingress, node: &str, ack: Ack) -> Response {
     if ack.outcome == Told::Ignored {
-        return ignore_with(ack, node);
+        return acknowledged(ack, node, "");
     }
     // Also when nothing has changed: the write may have been that of a request
     // whose answer, and whose step, were lost.
@@ -140,32 +141,34 @@ async fn acknowledge(ingress: &Ingress, node: &str, ack: Ack) -> Response {
         // Longer isn't waited for: the loop and the next tick go on with it.
         drop(tokio::time::timeout(STEP_TIMEOUT, pass).await);
     }
-    Json(ack).into_response()
+    acknowledged(ack, node, "")
 }
 
-fn ignore(reason: Ignored) -> Response {
-    ignore_with(Ack::ignored(reason), "")
+fn ignore(reason: Ignored, letter: &Letter) -> Response {
+    let foreign = letter.foreign.as_ref();
+    let detail = foreign.map(|kind| format!("an event of type {kind}"));
+    let node = match &letter.reading {
+        Reading::WakeUp(vm) => vm.key(),
+        Reading::Notice(_) | Reading::LiveMigration | Reading::NotMaintenance => String::new(),
+    };
+    acknowledged(Ack::ignored(reason), &node, &detail.unwrap_or_default())
 }
 
-fn ignore_with(ack: Ack, node: &str) -> Response {
-    let reason = serde_json::to_value(ack.reason).unwrap_or_default();
-    let reason = reason.as_str().unwrap_or("unknown").to_owned();
-    let what = format!("Nothing to do: {reason}.");
-    log::event(
-        Event::NoticeIgnored,
-        &Subject {
-            node,
-            ..Subject::default()
-        },
-        &what,
-    );
-    Json(ack).into_response()
+fn acknowledged(ack: Ack, node: &str, detail: &str) -> Response {
+    let outcome = Outcome::of(&ack, node, detail);
+    (Extension(outcome), Json(ack)).into_response()
 }
 
-fn reject(fault: &Malformed) -> Response {
-    let what = format!("A request can't be read: {fault}.");
-    log::event(Event::NoticeRejected, &Subject::default(), &what);
-    Problem::new(StatusCode::BAD_REQUEST, "malformed", &fault.problem)
-        .at(&fault.place)
-        .into_response()
+impl From<Fault> for Problem {
+    fn from(fault: Fault) -> Self {
+        let (status, title, fault) = match fault {
+            Fault::Malformed(fault) => (StatusCode::BAD_REQUEST, "malformed", fault),
+            Fault::Unsupported(fault) => (
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "not understood here",
+                fault,
+            ),
+        };
+        Self::new(status, title, fault.problem).at(fault.place)
+    }
 }

@@ -32,7 +32,9 @@ pub enum Event {
 }
 
 impl Event {
-    fn name(self) -> &'static str {
+    /// As lines and filters have it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
         match self {
             Self::NoticeReceived => "notice_received",
             Self::NoticeIgnored => "notice_ignored",

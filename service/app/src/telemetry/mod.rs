@@ -2,4 +2,6 @@
 
 pub mod log;
 pub mod metrics;
+pub mod project;
 pub mod stackdriver;
+pub mod trace;

@@ -1,18 +1,25 @@
 //! The form of a log line: JSON as Cloud Logging parses it, or text.
 //!
 //! `tracing-stackdriver` writes the JSON but knows neither `operation` nor
-//! empty labels; each finished line passes through here and gets both right.
+//! traces nor empty labels, and renames labels; each finished line passes
+//! through here and gets them right.
 
 use std::io::{self, Write};
 
 use serde_json::{Map, Value, json};
-use tracing_subscriber::EnvFilter;
+use tracing::Subscriber;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer};
+
+use super::trace;
 
 const LABELS: &str = "logging.googleapis.com/labels";
 const OPERATION: &str = "logging.googleapis.com/operation";
+/// `tracing-stackdriver` writes every key in camel case; filters have these.
+const NAMES: [(&str, &str); 2] = [("clusterName", "cluster_name"), ("nodeName", "node_name")];
 
 /// Starts logging to stdout, as JSON or text; filters come from `RUST_LOG`.
 ///
@@ -24,7 +31,10 @@ pub fn start(json: bool) -> anyhow::Result<()> {
     let registry = tracing_subscriber::registry().with(filter);
     if json {
         registry
-            .with(tracing_stackdriver::layer().with_writer(Finish))
+            .with(json_layer(|line| {
+                // A log line that can't be written can't be reported either.
+                drop(io::stdout().lock().write_all(line));
+            }))
             .try_init()?;
     } else {
         registry
@@ -34,20 +44,28 @@ pub fn start(json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-struct Finish;
+/// A layer that hands each line, as JSON and with its line break, to `sink`.
+pub fn json_layer<S>(sink: impl Fn(&[u8]) + 'static) -> impl Layer<S>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    tracing_stackdriver::layer().with_writer(Finish(sink))
+}
 
-impl<'a> MakeWriter<'a> for Finish {
-    type Writer = Line;
+struct Finish<F>(F);
 
-    fn make_writer(&'a self) -> Line {
-        Line(Vec::new())
+impl<'a, F: Fn(&[u8]) + 'a> MakeWriter<'a> for Finish<F> {
+    type Writer = Line<'a, F>;
+
+    fn make_writer(&'a self) -> Line<'a, F> {
+        Line(Vec::new(), &self.0)
     }
 }
 
-/// Collects one line, and writes it in one piece when it is complete.
-struct Line(Vec<u8>);
+/// Collects one line, and hands it on in one piece when it is complete.
+struct Line<'a, F: Fn(&[u8])>(Vec<u8>, &'a F);
 
-impl Write for Line {
+impl<F: Fn(&[u8])> Write for Line<'_, F> {
     fn write(&mut self, part: &[u8]) -> io::Result<usize> {
         self.0.extend_from_slice(part);
         Ok(part.len())
@@ -58,14 +76,13 @@ impl Write for Line {
     }
 }
 
-impl Drop for Line {
+impl<F: Fn(&[u8])> Drop for Line<'_, F> {
     fn drop(&mut self) {
         let line = match serde_json::from_slice::<Map<String, Value>>(&self.0) {
             Ok(line) => Value::Object(finish(line)).to_string() + "\n",
             Err(_) => String::from_utf8_lossy(&self.0).into_owned(),
         };
-        // A log line that can't be written can't be reported either.
-        drop(io::stdout().lock().write_all(line.as_bytes()));
+        (self.1)(line.as_bytes());
     }
 }
 
@@ -77,6 +94,11 @@ fn finish(mut line: Map<String, Value>) -> Map<String, Value> {
     let last = line.remove("operationLast");
     let key = if let Some(Value::Object(labels)) = line.get_mut(LABELS) {
         labels.retain(|_, value| value != "");
+        for (theirs, ours) in NAMES {
+            if let Some(value) = labels.remove(theirs) {
+                labels.insert(ours.to_owned(), value);
+            }
+        }
         labels.get("maintenance").cloned()
     } else {
         None
@@ -90,5 +112,6 @@ fn finish(mut line: Map<String, Value>) -> Map<String, Value> {
             json!({"id": key, "producer": "drainwell.dev", "first": first, "last": last});
         line.insert(OPERATION.to_owned(), operation);
     }
+    trace::add_to(&mut line);
     line
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use drainwell_app::config::{LogForm, ServeArgs};
 use drainwell_app::serve::{self, Parts};
-use drainwell_app::telemetry::stackdriver;
+use drainwell_app::telemetry::{project, stackdriver};
 use tokio::net::TcpListener;
 
 use super::{Failed, signals};
@@ -18,6 +18,9 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode, Failed> {
     };
     stackdriver::start(json)?;
     let config = args.check().map_err(Failed::Usage)?;
+    if json {
+        project::learn().await;
+    }
     let parts = Parts::from_config(&config).await.map_err(Failed::Usage)?;
     let listener = TcpListener::bind(config.listen)
         .await

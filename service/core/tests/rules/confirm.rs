@@ -207,3 +207,32 @@ fn a_node_says_more_when_compute_is_not_asked_and_less_when_it_is() {
         Verdict::Confirmed
     );
 }
+
+#[test]
+fn what_has_no_age_is_decided_at_once_by_what_compute_shows() {
+    let undated = |phase, stopping, now| Notice {
+        undated: true,
+        at_known: false,
+        stopping,
+        ..notice(phase, at(now))
+    };
+    let idle = Instance {
+        last_start: Some(at(-3600)),
+        ..with(None)
+    };
+    for now in [0, 60, 100_000] {
+        for phase in [Phase::Scheduled, Phase::Ongoing] {
+            let notice = undated(phase, false, now);
+            check(&notice, &idle, now, &ignored(Ignored::NotConfirmed));
+            check(&notice, &vm(), now, &Verdict::Confirmed);
+        }
+        let stop = undated(Phase::Ongoing, true, now);
+        check(&stop, &idle, now, &ignored(Ignored::NotConfirmed));
+        check(&stop, &vm(), now, &Verdict::Confirmed);
+        let down = Instance {
+            running: false,
+            ..idle.clone()
+        };
+        check(&stop, &down, now, &Verdict::Confirmed);
+    }
+}

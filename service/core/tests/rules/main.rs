@@ -13,6 +13,7 @@ mod lifecycle;
 mod manual;
 mod merge;
 mod notice;
+mod odd_entries;
 mod plan;
 mod policy;
 mod properties;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::worlds::{ID, at, t0};
 
 /// An entry of Compute's system event log, ongoing unless changed.
-fn entry() -> Value {
+pub(super) fn entry() -> Value {
     json!({
         "protoPayload": {
             "@type": "type.googleapis.com/google.cloud.audit.AuditLog",
@@ -37,14 +37,14 @@ fn entry() -> Value {
 }
 
 /// The same with the value at a JSON pointer set.
-fn with(pointer: &str, value: Value) -> Value {
+pub(super) fn with(pointer: &str, value: Value) -> Value {
     let mut entry = entry();
     let (parent, key) = pointer.rsplit_once('/').unwrap();
     entry.pointer_mut(parent).unwrap()[key] = value;
     entry
 }
 
-fn without(pointer: &str) -> Value {
+pub(super) fn without(pointer: &str) -> Value {
     let mut entry = entry();
     let (parent, key) = pointer.rsplit_once('/').unwrap();
     entry
@@ -56,7 +56,7 @@ fn without(pointer: &str) -> Value {
     entry
 }
 
-fn received() -> Received {
+pub(super) fn received() -> Received {
     Received {
         source: Source::Pubsub,
         published: Some(at(4)),
@@ -64,11 +64,11 @@ fn received() -> Received {
     }
 }
 
-fn reading(entry: &Value) -> Result<Reading, Malformed> {
+pub(super) fn reading(entry: &Value) -> Result<Reading, Malformed> {
     read(entry, &received())
 }
 
-fn noticed(entry: &Value) -> Notice {
+pub(super) fn noticed(entry: &Value) -> Notice {
     match reading(entry) {
         Ok(Reading::Notice(notice)) => *notice,
         other => panic!("no notice but {other:?} in {entry}"),
@@ -323,6 +323,7 @@ fn incredible_times_are_not_believed() {
             panic!("no notice")
         };
         assert_eq!((notice.at, notice.at_known), (at(9), false));
+        assert!(notice.undated);
     }
 }
 

@@ -227,6 +227,7 @@ pub(crate) fn notice(phase: Phase, when: Timestamp) -> Notice {
         source: Source::Pubsub,
         at: when,
         at_known: true,
+        undated: false,
         window_start: Some(t0()),
         window_end: None,
         reasons: vec![],

@@ -7,6 +7,7 @@ use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use bytes::BytesMut;
 use drainwell_core::confirm::Ignored;
@@ -15,7 +16,7 @@ use http_body_util::BodyExt as _;
 
 use super::Ingress;
 use super::problem::Problem;
-use super::pubsub::{self, Envelope};
+use super::pubsub;
 use crate::intake::{Ack, Told};
 use crate::telemetry::log::{self, Event, Subject};
 
@@ -30,6 +31,8 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 const TAKE_TIMEOUT: Duration = Duration::from_secs(25);
 /// What a notice's own first step may add to its answer.
 const STEP_TIMEOUT: Duration = Duration::from_secs(2);
+/// All of these, and some for the rest. It ends by itself before that.
+pub(super) const TIME: Duration = Duration::from_secs(40);
 
 pub(super) async fn post(State(ingress): State<Arc<Ingress>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
@@ -37,26 +40,35 @@ pub(super) async fn post(State(ingress): State<Arc<Ingress>>, request: Request) 
         Ok(body) => body,
         Err(problem) => return problem.into_response(),
     };
-    let envelope = match pubsub::open(&head.headers, &body) {
-        Ok(envelope) => envelope,
-        Err(fault) => return reject(&fault),
-    };
-    let received = Received {
-        source: envelope.source,
-        published: envelope.published,
-        now: ingress.clock.now(),
-    };
-    match notice::read(&envelope.entry, &received) {
+    match understand(&ingress, &head, body) {
         Err(fault) => reject(&fault),
-        Ok(Reading::Notice(notice)) => take(&ingress, &envelope, &notice).await,
-        Ok(Reading::LiveMigration) => ignore(Ignored::LiveMigration),
-        Ok(Reading::NotMaintenance) => ignore(Ignored::NotMaintenance),
-        Ok(Reading::WakeUp(vm)) => {
+        Ok((Reading::Notice(notice), id)) => take(&ingress, id, &notice).await,
+        Ok((Reading::LiveMigration, _)) => ignore(Ignored::LiveMigration),
+        Ok((Reading::NotMaintenance, _)) => ignore(Ignored::NotMaintenance),
+        Ok((Reading::WakeUp(vm), _)) => {
             // Nobody waits for this pass: the look is all that is wanted.
             let _serial = ingress.wake.request_look(&vm.key());
             ignore(Ignored::NotMaintenance)
         }
     }
+}
+
+/// What the request says, and its message's id. The body and its JSON, which
+/// may have many times its size, end here and not with the request.
+fn understand(
+    ingress: &Ingress,
+    head: &Parts,
+    body: Bytes,
+) -> Result<(Reading, Option<String>), Malformed> {
+    let envelope = pubsub::open(&head.headers, &body)?;
+    drop(body);
+    let received = Received {
+        source: envelope.source,
+        published: envelope.published,
+        now: ingress.clock.now(),
+    };
+    let reading = notice::read(&envelope.entry, &received)?;
+    Ok((reading, envelope.message_id))
 }
 
 async fn read(body: Body) -> Result<Bytes, Problem> {
@@ -96,8 +108,8 @@ async fn collect(mut body: Body) -> Result<Bytes, Problem> {
     Ok(kept.freeze())
 }
 
-async fn take(ingress: &Ingress, envelope: &Envelope, notice: &Notice) -> Response {
-    let id = envelope.message_id.as_deref().unwrap_or("without an id");
+async fn take(ingress: &Ingress, id: Option<String>, notice: &Notice) -> Response {
+    let id = id.as_deref().unwrap_or("without an id");
     let mut what = format!(
         "Message {id}: maintenance of {} is {:?}, by an entry of {}.",
         notice.vm, notice.phase, notice.at

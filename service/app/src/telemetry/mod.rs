@@ -3,3 +3,4 @@
 pub mod log;
 pub mod metrics;
 pub mod stackdriver;
+mod stdout;

@@ -3,7 +3,7 @@
 //! `tracing-stackdriver` writes the JSON but knows neither `operation` nor
 //! empty labels; each finished line passes through here and gets both right.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 
 use serde_json::{Map, Value, json};
 use tracing_subscriber::EnvFilter;
@@ -11,41 +11,52 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+pub use super::stdout::Flush;
+use super::stdout::{self, Lines};
+
 const LABELS: &str = "logging.googleapis.com/labels";
 const OPERATION: &str = "logging.googleapis.com/operation";
 
 /// Starts logging to stdout, as JSON or text; filters come from `RUST_LOG`.
+/// Hold what it returns to the end: it writes what is left.
 ///
 /// # Errors
 /// When logging has been started before.
-pub fn start(json: bool) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| EnvFilter::new("info,google_cloud_auth=warn"));
+pub fn start(json: bool) -> anyhow::Result<Flush> {
+    // An empty variable is none.
+    let asked = std::env::var(EnvFilter::DEFAULT_ENV).ok();
+    let asked = asked.filter(|asked| !asked.is_empty());
+    let filter = asked.and_then(|asked| EnvFilter::try_new(asked).ok());
+    let filter = filter.unwrap_or_else(|| EnvFilter::new("info,google_cloud_auth=warn"));
     let registry = tracing_subscriber::registry().with(filter);
+    let (lines, flush) = stdout::start(json)?;
     if json {
         registry
-            .with(tracing_stackdriver::layer().with_writer(Finish))
+            .with(tracing_stackdriver::layer().with_writer(Finish(lines)))
             .try_init()?;
     } else {
+        let plain = std::env::var_os("NO_COLOR").is_some_and(|set| !set.is_empty());
+        let ansi = io::stdout().is_terminal() && !plain;
+        let layer = tracing_subscriber::fmt::layer().compact();
         registry
-            .with(tracing_subscriber::fmt::layer().compact())
+            .with(layer.with_ansi(ansi).with_writer(Finish(lines)))
             .try_init()?;
     }
-    Ok(())
+    Ok(flush)
 }
 
-struct Finish;
+struct Finish(Lines);
 
 impl<'a> MakeWriter<'a> for Finish {
     type Writer = Line;
 
     fn make_writer(&'a self) -> Line {
-        Line(Vec::new())
+        Line(Vec::new(), self.0.clone())
     }
 }
 
 /// Collects one line, and writes it in one piece when it is complete.
-struct Line(Vec<u8>);
+struct Line(Vec<u8>, Lines);
 
 impl Write for Line {
     fn write(&mut self, part: &[u8]) -> io::Result<usize> {
@@ -64,8 +75,7 @@ impl Drop for Line {
             Ok(line) => Value::Object(finish(line)).to_string() + "\n",
             Err(_) => String::from_utf8_lossy(&self.0).into_owned(),
         };
-        // A log line that can't be written can't be reported either.
-        drop(io::stdout().lock().write_all(line.as_bytes()));
+        self.1.put(line.as_bytes());
     }
 }
 

@@ -56,3 +56,4 @@ deep: bench ## what is slow or seldom needed
 
 bench:
 	$(CARGO) bench --locked -p drainwell-core
+	$(CARGO) bench --locked -p drainwell-sim --bench burst

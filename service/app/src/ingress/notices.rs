@@ -11,7 +11,7 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use bytes::BytesMut;
 use drainwell_core::confirm::Ignored;
-use drainwell_core::notice::{self, Malformed, Notice, Reading, Received};
+use drainwell_core::notice::{self, Malformed, Notice, Phase, Reading, Received};
 use http_body_util::BodyExt as _;
 
 use super::Ingress;
@@ -147,12 +147,25 @@ async fn acknowledge(ingress: &Ingress, node: &str, ack: Ack) -> Response {
         Told::Marked | Told::Unchanged | Told::Ignored => ingress.wake.request(),
         Told::Updated | Told::Scheduled | Told::Completed => ingress.wake.request_look(node),
     };
-    if let Some(cluster) = &ack.cluster {
+    // A repetition that finds its node at work has no step to wait for: in a
+    // burst of them each would hold a place for as long as a pass takes.
+    let at_work = ack.outcome == Told::Unchanged && is_at_work(ingress, &ack);
+    if let Some(cluster) = ack.cluster.as_ref().filter(|_| !at_work) {
         let pass = ingress.wake.pass_over(cluster, serial);
         // Longer isn't waited for: the loop and the next tick go on with it.
         drop(tokio::time::timeout(STEP_TIMEOUT, pass).await);
     }
     Json(ack).into_response()
+}
+
+/// Whether a pass has worked on the node's maintenance.
+fn is_at_work(ingress: &Ingress, ack: &Ack) -> bool {
+    let reports = ingress.wake.reports();
+    let report = ack.cluster.as_ref().and_then(|path| reports.get(path));
+    let mut all = report.iter().flat_map(|report| &report.maintenances);
+    all.any(|m| {
+        ack.node.as_ref() == Some(&m.node) && m.phase == Phase::Ongoing && m.ended.is_none()
+    })
 }
 
 fn ignore(reason: Ignored) -> Response {

@@ -10,13 +10,13 @@ use drainwell_sim::journal::{PodChange, What};
 use drainwell_sim::spec::{Owner, PodSpec};
 use tokio::task::JoinSet;
 
-use super::{Scene, Setup, entry, node};
+use super::scene::{Scene, Setup, entry, node};
 
 const REQUESTS: usize = 10_000;
 const CONNECTIONS: usize = 64;
 const NODES: usize = 40;
 /// The first of the nodes are those that Compute shows a maintenance of.
-const MAINTAINED: usize = 20;
+const MAINTAINED: usize = 12;
 /// What one process may grow by meanwhile: far more than the requests at 64
 /// connections need, far less than ten thousand that are kept.
 const GROWTH_MAX_KB: u64 = 64 << 10;
@@ -46,6 +46,8 @@ fn requests(scene: &Scene) -> Vec<Sent> {
         add(replaced.to_string(), &["ignored"]);
         add(format!("{{\"message\": {id}}}"), &["400"]);
         add("[".repeat(4000), &["400"]);
+        let elsewhere = foreign.to_string().replace("projects/p/", "projects/q/");
+        add(elsewhere, &["ignored"]);
     }
     kinds
 }

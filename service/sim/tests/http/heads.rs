@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use drainwell_app::ingress::Limits;
 
+use super::SOON;
 use super::client::{head, post};
-use super::{SOON, Scene, Setup};
+use super::scene::{Scene, Setup};
 
 fn quick_limits() -> Limits {
     Limits {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use drainwell_app::ingress::Limits;
 
 use super::client::{Client, post};
-use super::{Scene, Setup};
+use super::scene::{Scene, Setup};
 
 /// Few enough to take them all.
 fn few() -> Limits {

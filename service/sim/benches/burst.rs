@@ -80,6 +80,19 @@ fn memory(id: u32) -> (u64, u64) {
     (field("VmRSS:"), field("VmHWM:"))
 }
 
+/// The processor time that it has used, in seconds; the kernel counts it in
+/// hundredths.
+fn processor(id: u32) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
+    let fields = stat.rsplit(") ").next().unwrap().split(' ');
+    let ticks: u32 = fields
+        .skip(11)
+        .take(2)
+        .map(|f| f.parse::<u32>().unwrap())
+        .sum();
+    f64::from(ticks) / 100.0
+}
+
 /// How long each took, without the times it was put off; and how often it was.
 async fn send(address: SocketAddr, bodies: Arc<Vec<String>>, from: usize, step: usize) -> Sent {
     let mut client = Client::connect(address).await;
@@ -124,6 +137,7 @@ async fn measure() {
     let bodies: Arc<Vec<_>> = Arc::new(bodies.collect());
 
     let (before, _) = memory(service.id());
+    let worked_before = processor(service.id());
     let began = Instant::now();
     let mut senders = JoinSet::new();
     for from in 0..connections {
@@ -132,6 +146,7 @@ async fn measure() {
     let sent = senders.join_all().await;
     let took = began.elapsed();
     let (after, peak) = memory(service.id());
+    let processor = processor(service.id()) - worked_before;
 
     let mut times: Vec<_> = sent.iter().flat_map(|s| s.times.iter().copied()).collect();
     times.sort();
@@ -147,7 +162,10 @@ async fn measure() {
         at(99),
         at(100),
     );
-    println!("resident: {before} MiB before, {peak} at the peak, {after} after");
+    println!(
+        "resident: {before} MiB before, {peak} at the peak, {after} after; {processor:.1} s of \
+         processor time"
+    );
     drop(service.stdin.take());
     service.wait().unwrap();
 }

@@ -128,3 +128,20 @@ pub(super) async fn head(request: Request, next: Next) -> Response {
     }
     next.run(request).await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_always_a_connection_to_close_for_a_new_one() {
+        let Limits {
+            connections,
+            notices,
+            ticks,
+            views,
+            ..
+        } = Limits::default();
+        assert!(notices + ticks + views < connections);
+    }
+}

@@ -58,6 +58,7 @@ deep: bench ## what is slow or seldom needed
 
 bench:
 	$(CARGO) bench --locked -p drainwell-core
+	$(CARGO) bench --locked -p drainwell-sim --bench burst
 
 $(FUZZ):
 	$(CARGO) install --quiet --locked --root $(TOOLS) cargo-fuzz@$(FUZZ_VERSION)

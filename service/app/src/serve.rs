@@ -20,7 +20,7 @@ use crate::driver::pass::Driver;
 use crate::driver::ports::{Cloud, Cluster};
 use crate::driver::wake;
 use crate::ingress::auth::{Auth, Guard};
-use crate::ingress::{self, Ingress};
+use crate::ingress::{self, Ingress, Limits};
 use crate::intake::{Intake, Verify};
 use crate::telemetry::metrics::Metrics;
 
@@ -55,6 +55,8 @@ pub struct Options {
     pub tick_hold: Duration,
     /// Write nothing.
     pub dry_run: bool,
+    /// How much is done at once over HTTP.
+    pub limits: Limits,
 }
 
 impl Default for Options {
@@ -64,6 +66,7 @@ impl Default for Options {
             verify: Verify::Required,
             tick_hold: Duration::from_secs(170),
             dry_run: false,
+            limits: Limits::default(),
         }
     }
 }
@@ -108,6 +111,7 @@ impl Parts {
             verify: config.verify,
             tick_hold: config.tick_hold,
             dry_run: config.dry_run,
+            limits: Limits::default(),
         };
         let policies = config.policies.clone();
         Ok(Self {
@@ -179,6 +183,7 @@ fn start(
         verify,
         tick_hold,
         dry_run,
+        limits,
     } = options;
     // Intake and driver share each cluster's lanes.
     let laned = clusters
@@ -203,17 +208,12 @@ fn start(
         metrics,
         guard: Guard::new(auth, clock)?,
         tick_hold,
+        limits: limits.clone(),
     });
-    let (mut end_http, end_loops) = (stopped.clone(), stopped.clone());
+    let (end_http, end_loops) = (stopped.clone(), stopped.clone());
     let mut tasks: JoinSet<anyhow::Result<()>> = JoinSet::new();
     tasks.spawn(async move {
-        let end = async move {
-            // An error means that the sender is gone: stop as well.
-            drop(end_http.wait_for(|stop| *stop).await);
-        };
-        axum::serve(listener, router)
-            .with_graceful_shutdown(end)
-            .await?;
+        ingress::serve(listener, router, &limits, end_http).await;
         Ok(())
     });
     tasks.spawn(async move {

@@ -4,8 +4,6 @@ mod commands;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 fn main() -> ExitCode {
-    commands::Cli::parse().run()
+    commands::Cli::read().run()
 }

@@ -3,12 +3,13 @@
 use anyhow::ensure;
 use axum::http::Method;
 use drainwell_tests::compute::Maintenance;
-use drainwell_tests::fixture::{Amount, BudgetSpec, NodeSpec, PodSpec, completed, ongoing};
+use drainwell_tests::fixture::{Amount, BudgetSpec, NodeSpec, PodSpec, completed, ongoing, wrap};
 use drainwell_tests::proxy::{Fault, On};
 use drainwell_tests::wait::{always, eventually, secs};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
+use tokio::task::JoinSet;
 
 use super::{Scene, UNHURRIED, marked, outcome, uids, unmarked};
 
@@ -186,6 +187,36 @@ async fn a_mark_whose_answer_is_lost_is_found_when_the_notice_comes_again() {
     assert!(marked(&scene.node().await));
     // Nobody has to wait for the next idle look: the drain begins at once.
     scene.is_gone(&pods[0], 10).await;
+    went_right(&scene, &pods).await;
+}
+
+#[tokio::test]
+async fn killed_between_mark_and_answer_the_notice_that_comes_again_changes_nothing() {
+    let mut scene = Scene::new(UNHURRIED).await;
+    let pods = pods(&scene).await;
+    // The answer waits for the node's first step, and that for this list.
+    let lists = On::new(Method::GET, "/api/v1/pods");
+    scene.cluster.proxy.fail(lists, Fault::Hang);
+    let entry = ongoing(&scene.node.vm(), scene.since);
+    let push = reqwest::Client::new().post(scene.service.url());
+    let mut pushed = JoinSet::new();
+    pushed.spawn(push.body(wrap(&entry).to_string()).send());
+    eventually(secs(20), "the node is marked", async || {
+        ensure!(marked(&scene.node().await));
+        Ok(())
+    })
+    .await;
+    scene.service.kill9().await.unwrap();
+    let answer = pushed.join_next().await.unwrap().unwrap();
+    assert!(answer.is_err(), "it was answered before: {answer:?}");
+    let before = scene.node().await;
+    scene.service.restart().await.unwrap();
+    assert_eq!(outcome(&scene.push(&entry).await).0, "unchanged");
+    let after = scene.node().await;
+    assert_eq!(before.annotations(), after.annotations());
+    assert_eq!(before.labels(), after.labels());
+    assert_eq!(before.spec, after.spec);
+    scene.cluster.proxy.heal();
     went_right(&scene, &pods).await;
 }
 

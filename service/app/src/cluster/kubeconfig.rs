@@ -1,10 +1,12 @@
 //! Clusters from a kubeconfig: every context asked for, by default the current one.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use anyhow::{Context as _, anyhow, bail};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use serde_json::Value;
 
 use super::KubeCluster;
 use crate::driver::ports::{Cluster, ClusterId};
@@ -12,6 +14,13 @@ use crate::telemetry::metrics::Metrics;
 
 /// To an endpoint that is down, a connection attempt ends after this.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Where a user's token is written down, if it is.
+const TOKENS: [&str; 3] = [
+    "/token",
+    "/auth-provider/config/id-token",
+    "/auth-provider/config/access-token",
+];
 
 /// Makes a client for each of `contexts`, or for the current context.
 ///
@@ -53,7 +62,15 @@ pub async fn cluster(context: Option<&str>) -> anyhow::Result<KubeCluster> {
 }
 
 fn read() -> anyhow::Result<Kubeconfig> {
-    Kubeconfig::read().context("no usable kubeconfig (KUBECONFIG)")
+    let read = Kubeconfig::read().map_err(|error| match error {
+        // Its own words show the lines around the fault, and tokens in them.
+        KubeconfigError::Parse(error) => match error.location() {
+            Some(at) => anyhow!("not a kubeconfig in line {}", at.line()),
+            None => anyhow!("not a kubeconfig"),
+        },
+        other => anyhow::Error::new(other),
+    });
+    read.context("no usable kubeconfig (KUBECONFIG)")
 }
 
 fn current(kubeconfig: &Kubeconfig) -> anyhow::Result<String> {
@@ -71,11 +88,30 @@ async fn client(kubeconfig: &Kubeconfig, name: &str) -> anyhow::Result<kube::Cli
     let mut config = kube::Config::from_custom_kubeconfig(kubeconfig.clone(), &options)
         .await
         .with_context(|| format!("--context {name}: not usable in this kubeconfig"))?;
+    check_token(&config.auth_info)
+        .with_context(|| format!("--context {name}: not usable in this kubeconfig"))?;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     // A 429 is an answer that the plan has to see, not one to retry below it.
     config.default_retry = false;
-    kube::Client::try_from(config)
+    // kube panics on a token that no header can carry, wherever it comes from.
+    let made = catch_unwind(AssertUnwindSafe(|| kube::Client::try_from(config)));
+    made.map_err(|_| anyhow!("its credentials are none that a request can carry"))
+        .and_then(|made| made.map_err(anyhow::Error::new))
         .with_context(|| format!("--context {name}: no client can be made of it"))
+}
+
+/// Refuses a token that no header can carry (RFC 9110, field values), without
+/// showing it.
+fn check_token(auth: &AuthInfo) -> anyhow::Result<()> {
+    let fits = |token: &str| token.chars().all(|c| c == '\t' || !c.is_ascii_control());
+    let auth = serde_json::to_value(auth)?;
+    for place in TOKENS {
+        let token = auth.pointer(place).and_then(Value::as_str);
+        if token.is_some_and(|token| !fits(token)) {
+            bail!("the user's token has a line break or another control character in it");
+        }
+    }
+    Ok(())
 }
 
 /// `gke_PROJECT_LOCATION_CLUSTER`, as gcloud names its contexts; any other

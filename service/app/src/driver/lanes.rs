@@ -1,5 +1,6 @@
 //! One budget of API calls a cluster, in lanes: while a mark waits for the
-//! cluster, no eviction is sent to it, and no Event while an eviction waits. How many evictions are under way at
+//! cluster, no eviction is sent to it, for a second at most, and no Event while
+//! an eviction waits. How many evictions are under way at
 //! once follows what the server gives.
 //!
 //! The number grows with every answer and falls when the server throttles or
@@ -25,6 +26,9 @@ use super::ports::{CallError, Changed, Cluster, ClusterId, PodList, Watching};
 const LIMIT_MAX: f64 = 64.0;
 const LIMIT_FIRST: f64 = 16.0;
 const LIMIT_MIN: f64 = 2.0;
+/// An eviction waits no longer for marks: in a burst of notices there is always
+/// one under way, and a mark that hangs is no reason to keep pods.
+const MARKS_FIRST: Duration = Duration::from_secs(1);
 /// A swarm of bad answers belongs to one cause: it lowers the limit once.
 const CALM: Duration = Duration::from_secs(1);
 
@@ -48,14 +52,16 @@ impl Laned {
     }
 
     async fn evicting(&self, call: impl Future<Output = Outcome>) -> Outcome {
+        let until = Instant::now() + MARKS_FIRST;
         let _slot = loop {
             let slot = self.evictions.acquire(Lane::Evictions).await;
-            if *self.marks.borrow() == 0 {
+            if *self.marks.borrow() == 0 || Instant::now() >= until {
                 break slot;
             }
             drop(slot);
+            let mut marks = self.marks.subscribe();
             // It fails only when the sender is gone, and that is ours.
-            drop(self.marks.subscribe().wait_for(|marks| *marks == 0).await);
+            drop(tokio::time::timeout_at(until, marks.wait_for(|marks| *marks == 0)).await);
         };
         let outcome = call.await;
         self.evictions.learn(&outcome);

@@ -4,10 +4,13 @@
 //! to [`Intake`], and wakes the loop.
 
 pub mod auth;
+mod connections;
 pub mod envelope;
+mod limits;
 mod notices;
 mod outcome;
 mod problem;
+mod server;
 mod tick;
 
 use std::sync::Arc;
@@ -17,13 +20,16 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
 use serde_json::json;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use self::auth::Guard;
+pub use self::limits::Limits;
+use self::limits::Places;
 use self::problem::Problem;
+pub(crate) use self::server::serve;
 use crate::clock::Clock;
 use crate::driver::wake::Wake;
 use crate::intake::Intake;
@@ -43,18 +49,28 @@ pub struct Ingress {
     pub guard: Guard,
     /// How long one tick may keep working.
     pub tick_hold: Duration,
+    /// How much is done at once.
+    pub limits: Limits,
 }
 
 /// The router with all routes. What isn't health is behind the guard, also
 /// what isn't there.
 pub fn router(ingress: Ingress) -> Router {
+    let limits = &ingress.limits;
+    let notices = Places::new("notices", limits.notices, notices::TIME);
+    let ticks = Places::new("ticks", limits.ticks, tick::time(ingress.tick_hold));
+    let views = Places::of_views(limits);
     let state = Arc::new(ingress);
+    // Within the authentication: who is nobody takes no place.
+    let in_place = |places| middleware::from_fn_with_state(places, limits::place);
+    let notices = post(notices::post).route_layer(in_place(notices));
+    let view = |of: MethodRouter<_>| of.route_layer(in_place(views.clone()));
     let guarded = Router::new()
-        .route("/", post(notices::post))
-        .route("/events", post(notices::post))
-        .route("/tick", post(tick::post))
-        .route("/api/v1/maintenances", get(maintenances))
-        .route("/metrics", get(metrics))
+        .route("/", notices.clone())
+        .route("/events", notices)
+        .route("/tick", post(tick::post).route_layer(in_place(ticks)))
+        .route("/api/v1/maintenances", view(get(maintenances)))
+        .route("/metrics", view(get(metrics)))
         .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, "not found", "no such path") })
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn_with_state(state.clone(), auth::check));
@@ -65,6 +81,7 @@ pub fn router(ingress: Ingress) -> Router {
     Router::new()
         .merge(guarded)
         .merge(health)
+        .layer(middleware::from_fn(limits::head))
         .layer(CatchPanicLayer::custom(
             |_: Box<dyn std::any::Any + Send>| {
                 let what = "a fault in the service; the next request is served";

@@ -6,11 +6,12 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use bytes::BytesMut;
 use drainwell_core::confirm::Ignored;
-use drainwell_core::notice::{Notice, Reading};
+use drainwell_core::notice::{Notice, Phase, Reading};
 use http_body_util::BodyExt as _;
 
 use super::Ingress;
@@ -31,6 +32,8 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 const TAKE_TIMEOUT: Duration = Duration::from_secs(25);
 /// What a notice's own first step may add to its answer.
 const STEP_TIMEOUT: Duration = Duration::from_secs(2);
+/// All of these, and some for the rest. It ends by itself before that.
+pub(super) const TIME: Duration = Duration::from_secs(40);
 
 pub(super) async fn post(State(ingress): State<Arc<Ingress>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
@@ -38,7 +41,7 @@ pub(super) async fn post(State(ingress): State<Arc<Ingress>>, request: Request) 
         Ok(body) => body,
         Err(problem) => return problem.into_response(),
     };
-    let letter = match envelope::read(&head.headers, &body, ingress.clock.now()) {
+    let letter = match understand(&ingress, &head, body) {
         Ok(letter) => letter,
         Err(fault) => return Problem::from(fault).into_response(),
     };
@@ -52,6 +55,14 @@ pub(super) async fn post(State(ingress): State<Arc<Ingress>>, request: Request) 
             ignore(Ignored::NotMaintenance, &letter)
         }
     }
+}
+
+/// What the request says. The body and its JSON, which may have many times its
+/// size, end here and not with the request.
+fn understand(ingress: &Ingress, head: &Parts, body: Bytes) -> Result<Letter, Fault> {
+    let letter = envelope::read(&head.headers, &body, ingress.clock.now());
+    drop(body);
+    letter
 }
 
 async fn read(body: Body) -> Result<Bytes, Problem> {
@@ -136,12 +147,25 @@ async fn acknowledge(ingress: &Ingress, node: &str, ack: Ack) -> Response {
         Told::Marked | Told::Unchanged | Told::Ignored => ingress.wake.request(),
         Told::Updated | Told::Scheduled | Told::Completed => ingress.wake.request_look(node),
     };
-    if let Some(cluster) = &ack.cluster {
+    // A repetition that finds its node at work has no step to wait for: in a
+    // burst of them each would hold a place for as long as a pass takes.
+    let at_work = ack.outcome == Told::Unchanged && is_at_work(ingress, &ack);
+    if let Some(cluster) = ack.cluster.as_ref().filter(|_| !at_work) {
         let pass = ingress.wake.pass_over(cluster, serial);
         // Longer isn't waited for: the loop and the next tick go on with it.
         drop(tokio::time::timeout(STEP_TIMEOUT, pass).await);
     }
     acknowledged(ack, node, "")
+}
+
+/// Whether a pass has worked on the node's maintenance.
+fn is_at_work(ingress: &Ingress, ack: &Ack) -> bool {
+    let reports = ingress.wake.reports();
+    let report = ack.cluster.as_ref().and_then(|path| reports.get(path));
+    let mut all = report.iter().flat_map(|report| &report.maintenances);
+    all.any(|m| {
+        ack.node.as_ref() == Some(&m.node) && m.phase == Phase::Ongoing && m.ended.is_none()
+    })
 }
 
 fn ignore(reason: Ignored, letter: &Letter) -> Response {

@@ -20,6 +20,11 @@ use crate::driver::wake::Reports;
 /// way, and one after it.
 const FIRST_PASS: Duration = Duration::from_secs(30);
 
+/// What a tick with this hold may take in all. It ends by itself before that.
+pub(super) fn time(hold: Duration) -> Duration {
+    hold + FIRST_PASS + Duration::from_secs(5)
+}
+
 pub(super) async fn post(State(ingress): State<Arc<Ingress>>) -> Response {
     let until = Instant::now() + ingress.tick_hold;
     let mut news = ingress.wake.watcher();

@@ -4,4 +4,5 @@ pub mod log;
 pub mod metrics;
 pub mod project;
 pub mod stackdriver;
+mod stdout;
 pub mod trace;

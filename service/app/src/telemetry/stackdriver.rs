@@ -4,7 +4,7 @@
 //! traces nor empty labels, and renames labels; each finished line passes
 //! through here and gets them right.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 
 use serde_json::{Map, Value, json};
 use tracing::Subscriber;
@@ -16,32 +16,44 @@ use tracing_subscriber::{EnvFilter, Layer};
 
 use super::trace;
 
+use super::stdout;
+pub use super::stdout::Flush;
+
 const LABELS: &str = "logging.googleapis.com/labels";
 const OPERATION: &str = "logging.googleapis.com/operation";
 /// `tracing-stackdriver` writes every key in camel case; filters have these.
 const NAMES: [(&str, &str); 2] = [("clusterName", "cluster_name"), ("nodeName", "node_name")];
 
 /// Starts logging to stdout, as JSON or text; filters come from `RUST_LOG`.
+/// Hold what it returns to the end: it writes what is left.
 ///
 /// # Errors
 /// When logging has been started before.
-pub fn start(json: bool) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| EnvFilter::new("info,google_cloud_auth=warn"));
+pub fn start(json: bool) -> anyhow::Result<Flush> {
+    // An empty variable is none.
+    let asked = std::env::var(EnvFilter::DEFAULT_ENV).ok();
+    let asked = asked.filter(|asked| !asked.is_empty());
+    let filter = asked.and_then(|asked| EnvFilter::try_new(asked).ok());
+    let filter = filter.unwrap_or_else(|| EnvFilter::new("info,google_cloud_auth=warn"));
     let registry = tracing_subscriber::registry().with(filter);
+    let (lines, flush) = stdout::start(json)?;
     if json {
         registry
-            .with(json_layer(|line| {
-                // A log line that can't be written can't be reported either.
-                drop(io::stdout().lock().write_all(line));
-            }))
+            .with(json_layer(move |line| lines.put(line)))
             .try_init()?;
     } else {
+        let plain = std::env::var_os("NO_COLOR").is_some_and(|set| !set.is_empty());
+        let ansi = io::stdout().is_terminal() && !plain;
+        let layer = tracing_subscriber::fmt::layer().compact();
         registry
-            .with(tracing_subscriber::fmt::layer().compact())
+            .with(
+                layer
+                    .with_ansi(ansi)
+                    .with_writer(Finish(move |line: &[u8]| lines.put(line))),
+            )
             .try_init()?;
     }
-    Ok(())
+    Ok(flush)
 }
 
 /// A layer that hands each line, as JSON and with its line break, to `sink`.

@@ -9,7 +9,7 @@ use std::future::Future;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 /// Evacuates GKE nodes before their host goes down for maintenance
 #[derive(Debug, Parser)]
@@ -45,6 +45,13 @@ impl From<anyhow::Error> for Failed {
 }
 
 impl Cli {
+    /// Reads the command line and the environment. Ends the process when they
+    /// ask for help, or are wrong.
+    pub(crate) fn read() -> Self {
+        let matches = without_empty(Self::command()).get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+
     /// Runs the command.
     pub(crate) fn run(self) -> ExitCode {
         let result = match self.command {
@@ -61,6 +68,20 @@ impl Cli {
         drop(writeln!(anstream::stderr(), "drainwell: {error:#}"));
         ExitCode::from(code)
     }
+}
+
+/// Takes empty environment variables for unset: Cloud Run and Terraform set a
+/// variable to nothing where a user means to leave it out.
+fn without_empty(command: clap::Command) -> clap::Command {
+    let of_arg = |arg: clap::Arg| {
+        let value = arg.get_env().and_then(std::env::var_os);
+        if value.is_some_and(|value| value.is_empty()) {
+            arg.env(None)
+        } else {
+            arg
+        }
+    };
+    command.mut_args(of_arg).mut_subcommands(without_empty)
 }
 
 fn block_on(command: impl Future<Output = Result<ExitCode, Failed>>) -> Result<ExitCode, Failed> {

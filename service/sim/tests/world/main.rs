@@ -2,6 +2,7 @@
 //! Time is virtual: a test waits for hours in milliseconds.
 
 mod hosts;
+mod lanes;
 mod nodes;
 mod pods;
 
@@ -31,6 +32,15 @@ fn world() -> World {
 }
 
 fn world_of_seed(seed: u64) -> World {
+    world_of(seed, SignedDuration::ZERO)
+}
+
+/// The same with calls that take so many milliseconds.
+fn world_with_latency(latency: i64) -> World {
+    world_of(7, SignedDuration::from_millis(latency))
+}
+
+fn world_of(seed: u64, latency: SignedDuration) -> World {
     let id = ClusterId {
         path: "p/us-central1/c".to_owned(),
         name: "c".to_owned(),
@@ -41,7 +51,7 @@ fn world_of_seed(seed: u64) -> World {
         project: "p".to_owned(),
         clock: Clock::scaled(begin(), 1.0),
         seed,
-        latency: SignedDuration::ZERO,
+        latency,
     });
     for (name, id) in [(NODE, 11), (SPARE, 12)] {
         world.add_node(NodeSpec::new(name, "us-central1-a", id).gpus("nvidia-l4", 4));

@@ -23,6 +23,9 @@ use crate::ingress::auth::Auth;
 use crate::ingress::{self, Ingress};
 use crate::intake::{Intake, Verify};
 use crate::telemetry::metrics::Metrics;
+use crate::pull::Puller;
+use crate::reception::Reception;
+use crate::troubles::Troubles;
 
 /// Requests and the pass under way may take this long to end. Cloud Run kills
 /// a container ten seconds after SIGTERM.
@@ -40,6 +43,8 @@ pub struct Parts {
     pub clock: Clock,
     /// Where everything is counted.
     pub metrics: Metrics,
+    /// What pulls notices, if something does.
+    pub pull: Option<Puller>,
     /// All else.
     pub options: Options,
 }
@@ -83,6 +88,7 @@ impl Parts {
             policies,
             clock,
             metrics: Metrics::default(),
+            pull: None,
             options: Options::default(),
         }
     }
@@ -116,6 +122,7 @@ impl Parts {
             policies,
             clock: Clock::system(),
             metrics,
+            pull: Puller::new(&config.pull).await?,
             options,
         })
     }
@@ -160,7 +167,7 @@ pub async fn run(
     Ok(())
 }
 
-/// Puts the parts together and starts the two tasks: HTTP, and the loop.
+/// Puts the parts together and starts the tasks: HTTP, the loop, and pulling.
 fn start(
     parts: Parts,
     listener: TcpListener,
@@ -172,6 +179,7 @@ fn start(
         policies,
         clock,
         metrics,
+        pull,
         options,
     } = parts;
     let Options {
@@ -196,8 +204,15 @@ fn start(
     .counting(metrics.clone());
     let intake = Intake::new(clusters, cloud, policies, clock, verify, dry_run);
     let intake = intake.counting(metrics.clone());
+    let reception = Arc::new(Reception::new(intake, wake.clone()));
+    let troubles = Troubles::default();
+    let mut tasks: JoinSet<anyhow::Result<()>> = JoinSet::new();
+    if let Some(pull) = pull {
+        pull.start(&mut tasks, &reception, &troubles, clock, stopped);
+    }
     let router = ingress::router(Ingress {
-        intake,
+        reception,
+        troubles,
         wake,
         clock,
         metrics,
@@ -205,7 +220,6 @@ fn start(
         tick_hold,
     });
     let (mut end_http, end_loops) = (stopped.clone(), stopped.clone());
-    let mut tasks: JoinSet<anyhow::Result<()>> = JoinSet::new();
     tasks.spawn(async move {
         let end = async move {
             // An error means that the sender is gone: stop as well.

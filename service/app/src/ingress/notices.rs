@@ -16,7 +16,8 @@ use http_body_util::BodyExt as _;
 use super::Ingress;
 use super::problem::Problem;
 use super::pubsub::{self, Envelope};
-use crate::intake::{Ack, Told};
+use crate::intake::{Ack, Later};
+use crate::reception::Taken;
 use crate::telemetry::log::{self, Event, Subject};
 
 /// Audit entries have a few kilobytes; Pub/Sub could push ten times this.
@@ -25,9 +26,6 @@ const BODY_MAX: usize = 1 << 20;
 const BODY_READ_MAX: usize = 16 << 20;
 /// A sender that needs longer for its body is cut off.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
-/// For Compute, the Node and its write, each bounded by itself to five seconds,
-/// and a second write if somebody else was faster.
-const TAKE_TIMEOUT: Duration = Duration::from_secs(25);
 /// What a notice's own first step may add to its answer.
 const STEP_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -52,8 +50,7 @@ pub(super) async fn post(State(ingress): State<Arc<Ingress>>, request: Request) 
         Ok(Reading::LiveMigration) => ignore(Ignored::LiveMigration),
         Ok(Reading::NotMaintenance) => ignore(Ignored::NotMaintenance),
         Ok(Reading::WakeUp(vm)) => {
-            // Nobody waits for this pass: the look is all that is wanted.
-            let _serial = ingress.wake.request_look(&vm.key());
+            ingress.reception.look(&vm.key());
             ignore(Ignored::NotMaintenance)
         }
     }
@@ -111,29 +108,21 @@ async fn take(ingress: &Ingress, envelope: &Envelope, notice: &Notice) -> Respon
         ..Subject::default()
     };
     log::event(Event::NoticeReceived, &subject, &what);
-    let taken = tokio::time::timeout(TAKE_TIMEOUT, ingress.intake.take(notice)).await;
-    let why = match taken {
-        Ok(Ok(ack)) => return acknowledge(ingress, &node, ack).await,
-        Ok(Err(later)) => later.0,
-        Err(_) => format!("it took over {} s", TAKE_TIMEOUT.as_secs()),
-    };
-    tracing::warn!("The notice for {} has to come again: {why}", notice.vm);
-    // A write whose answer was lost may have marked the node all the same.
-    let _serial = ingress.wake.request();
-    Problem::later(why).into_response()
+    match ingress.reception.take(notice).await {
+        Ok(taken) => acknowledge(ingress, &node, taken).await,
+        Err(Later(why)) => {
+            tracing::warn!("The notice for {} has to come again: {why}", notice.vm);
+            Problem::later(why).into_response()
+        }
+    }
 }
 
 /// The effect is durable. One step for the node comes before the answer, so
 /// that its evictions get CPU on a platform that gives it to requests only.
-async fn acknowledge(ingress: &Ingress, node: &str, ack: Ack) -> Response {
-    if ack.outcome == Told::Ignored {
+async fn acknowledge(ingress: &Ingress, node: &str, taken: Taken) -> Response {
+    let Taken { ack, pass } = taken;
+    let Some(serial) = pass else {
         return ignore_with(ack, node);
-    }
-    // Also when nothing has changed: the write may have been that of a request
-    // whose answer, and whose step, were lost.
-    let serial = match ack.outcome {
-        Told::Marked | Told::Unchanged | Told::Ignored => ingress.wake.request(),
-        Told::Updated | Told::Scheduled | Told::Completed => ingress.wake.request_look(node),
     };
     if let Some(cluster) = &ack.cluster {
         let pass = ingress.wake.pass_over(cluster, serial);

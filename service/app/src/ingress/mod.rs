@@ -25,8 +25,8 @@ use self::auth::Auth;
 use self::problem::Problem;
 use crate::clock::Clock;
 use crate::driver::wake::Wake;
-use crate::telemetry::metrics::{MEDIA_TYPE, Metrics};
 use crate::reception::Reception;
+use crate::telemetry::metrics::{MEDIA_TYPE, Metrics};
 use crate::troubles::Troubles;
 
 /// What the routes work with.

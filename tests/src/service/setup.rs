@@ -27,6 +27,7 @@ pub struct Setup {
     policy: Option<String>,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
+    program: Option<PathBuf>,
 }
 
 impl Setup {
@@ -39,6 +40,7 @@ impl Setup {
             policy: None,
             arguments: Vec::new(),
             environment: Vec::new(),
+            program: None,
         }
     }
 
@@ -58,6 +60,12 @@ impl Setup {
     /// With this environment variable.
     pub fn environment(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// By another program than the service's own binary.
+    pub(crate) fn program(mut self, program: &Path) -> Self {
+        self.program = Some(program.to_owned());
         self
     }
 
@@ -84,7 +92,10 @@ impl Setup {
 
     async fn launch(self) -> anyhow::Result<Service> {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let program = program().await?;
+        let program = match &self.program {
+            Some(program) => program.as_path(),
+            None => program().await?,
+        };
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let folder = self.folder.join(format!("service-{number}"));
         std::fs::create_dir_all(&folder)?;

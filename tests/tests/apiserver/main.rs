@@ -18,6 +18,7 @@ mod input;
 mod manual;
 mod marking;
 mod property;
+mod scripts;
 mod settings;
 mod slices;
 mod telling;

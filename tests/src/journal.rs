@@ -6,6 +6,7 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::ensure;
+use drainwell_app::clock::Clock;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::ListParams;
@@ -41,15 +42,15 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Begins with what there is.
-    pub async fn start(client: Client) -> anyhow::Result<Self> {
+    /// Begins with what there is, and dates it by this clock.
+    pub async fn start(client: Client, clock: Clock) -> anyhow::Result<Self> {
         let mut tasks = JoinSet::new();
         let nodes = Log::default();
         let pods = Log::default();
         let node_events = follow(Api::<Node>::all(client.clone()), &mut tasks).await?;
         let pod_events = follow(Api::<Pod>::all(client.clone()), &mut tasks).await?;
-        tasks.spawn(nodes.clone().record(node_events));
-        tasks.spawn(pods.clone().record(pod_events));
+        tasks.spawn(nodes.clone().record(node_events, clock));
+        tasks.spawn(pods.clone().record(pod_events, clock));
         Ok(Self {
             client,
             nodes,
@@ -74,6 +75,16 @@ impl Journal {
     pub fn pod(&self, uid: &str) -> Vec<Seen<Pod>> {
         self.pods
             .select(|pod| pod.metadata.uid.as_deref() == Some(uid))
+    }
+
+    /// How many versions there were so far.
+    pub fn versions(&self) -> usize {
+        self.nodes.lock().len() + self.pods.lock().len()
+    }
+
+    /// The versions of pods, for those who outlive a borrow of this.
+    pub(crate) fn pods(&self) -> Log<Pod> {
+        self.pods.clone()
     }
 
     /// The versions of all pods of a namespace, oldest first.
@@ -137,8 +148,9 @@ pub fn finished(pod: &Pod) -> bool {
     matches!(phase, Some("Succeeded" | "Failed"))
 }
 
+/// The versions of all objects of a kind.
 #[derive(Debug)]
-struct Log<K>(Arc<Mutex<Vec<Seen<K>>>>);
+pub(crate) struct Log<K>(Arc<Mutex<Vec<Seen<K>>>>);
 
 impl<K> Default for Log<K> {
     fn default() -> Self {
@@ -160,19 +172,19 @@ where
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn record(self, mut events: mpsc::Receiver<(Change, K)>) {
+    async fn record(self, mut events: mpsc::Receiver<(Change, K)>, clock: Clock) {
         while let Some((change, object)) = events.recv().await {
             let version = version(&object);
             self.lock().push(Seen {
                 change,
                 version,
-                at: Timestamp::now(),
+                at: clock.now(),
                 object,
             });
         }
     }
 
-    fn select(&self, wanted: impl Fn(&K) -> bool) -> Vec<Seen<K>> {
+    pub(crate) fn select(&self, wanted: impl Fn(&K) -> bool) -> Vec<Seen<K>> {
         self.lock()
             .iter()
             .filter(|seen| wanted(&seen.object))

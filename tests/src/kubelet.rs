@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use drainwell_app::clock::Clock;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod, PodCondition};
 use kube::api::{Patch, PatchParams};
@@ -47,23 +48,27 @@ pub struct Departure {
 pub struct Kubelet {
     client: Client,
     shared: Arc<Shared>,
+    clock: Clock,
     _tasks: JoinSet<()>,
 }
 
 impl Kubelet {
-    /// Takes care of every pod that is or will be bound to a node.
-    pub async fn start(client: Client) -> anyhow::Result<Self> {
+    /// Takes care of every pod that is or will be bound to a node, and gives it
+    /// its time to end by this clock.
+    pub async fn start(client: Client, clock: Clock) -> anyhow::Result<Self> {
         let mut tasks = JoinSet::new();
         let shared = Arc::new(Shared::default());
         let events = follow(Api::<Pod>::all(client.clone()), &mut tasks).await?;
         let worker = Worker {
             client: client.clone(),
             shared: shared.clone(),
+            clock,
         };
         tasks.spawn(worker.run(events));
         Ok(Self {
             client,
             shared,
+            clock,
             _tasks: tasks,
         })
     }
@@ -71,6 +76,11 @@ impl Kubelet {
     /// How the pod with this uid went, once it has.
     pub fn departure(&self, uid: &str) -> Option<Departure> {
         self.shared.lock().departures.get(uid).cloned()
+    }
+
+    /// When the next pod's containers end, as far as kubelets are at work.
+    pub fn next_end(&self) -> Option<Timestamp> {
+        self.shared.lock().next_end()
     }
 
     /// How all pods went so far.
@@ -113,7 +123,7 @@ impl Kubelet {
     /// Turns the node's condition Ready to True or, as when its kubelet no
     /// longer reports, to Unknown. The transition is now.
     pub async fn set_node_ready(&self, node: &str, ready: bool) -> anyhow::Result<Node> {
-        let now = Timestamp::now().to_string();
+        let now = self.clock.now().to_string();
         let status = if ready { "True" } else { "Unknown" };
         let condition = json!({
             "type": "Ready", "status": status, "reason": "SetByTest",

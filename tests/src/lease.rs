@@ -4,6 +4,7 @@
 use std::fmt::Debug;
 
 use anyhow::{Context as _, ensure};
+use drainwell_app::clock::Clock;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, ServiceAccount};
 use k8s_openapi::api::policy::v1::{Eviction, PodDisruptionBudget};
@@ -52,10 +53,15 @@ pub struct Lease {
 /// Waits for the cluster, takes away what earlier tests left in it, and starts
 /// what surrounds it.
 pub async fn lease() -> Lease {
+    lease_by(Clock::system()).await
+}
+
+/// The same, with kubelets and a journal that go by this clock.
+pub(crate) async fn lease_by(clock: Clock) -> Lease {
     static EXCLUSIVE: Mutex<()> = Mutex::const_new(());
     let exclusive = EXCLUSIVE.lock().await;
     let plane = control_plane::shared().await;
-    match take(plane, exclusive).await {
+    match take(plane, exclusive, clock).await {
         Ok(lease) => lease,
         Err(error) => panic!("no lease: {error:#}{}", plane.log_tails()),
     }
@@ -64,14 +70,15 @@ pub async fn lease() -> Lease {
 async fn take(
     plane: &'static ControlPlane,
     exclusive: MutexGuard<'static, ()>,
+    clock: Clock,
 ) -> anyhow::Result<Lease> {
     let admin = plane.admin().await?;
     sweep(&admin).await?;
     let lease = Lease {
         plane,
         audit: Audit::from_now(plane.audit_log()),
-        journal: Journal::start(admin.clone()).await?,
-        kubelet: Kubelet::start(admin.clone()).await?,
+        journal: Journal::start(admin.clone(), clock).await?,
+        kubelet: Kubelet::start(admin.clone(), clock).await?,
         compute: Compute::start().await?,
         proxy: Proxy::start(plane.server(), plane.ca()).await?,
         admin,

@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::body::Body;
-use axum::http::header::{CONNECTION, CONTENT_TYPE, HOST, RETRY_AFTER, TRANSFER_ENCODING};
+use axum::http::header::{
+    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, TRANSFER_ENCODING,
+};
 use axum::http::{HeaderValue, Request, Response, StatusCode, Version};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -53,6 +55,17 @@ struct Shared {
 struct State {
     rules: VecDeque<Rule>,
     seen: Vec<Seen>,
+    rewrite: Option<Rewrite>,
+}
+
+/// What becomes of each pod in a list.
+#[derive(Clone)]
+struct Rewrite(Arc<dyn Fn(&mut Value) + Send + Sync>);
+
+impl fmt::Debug for Rewrite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Rewrite")
+    }
 }
 
 impl Proxy {
@@ -98,6 +111,11 @@ impl Proxy {
             left: Some(n),
             fault,
         });
+    }
+
+    /// Rewrites each pod in a list that the API server answers with.
+    pub(crate) fn rewrite_pods(&self, rewrite: impl Fn(&mut Value) + Send + Sync + 'static) {
+        self.shared.lock().rewrite = Some(Rewrite(Arc::new(rewrite)));
     }
 
     /// Cuts every connection, and every new one at once, until `heal`.
@@ -199,6 +217,8 @@ async fn handle(
         .map_or("/", |path| path.as_str())
         .to_owned();
     let method = request.method().clone();
+    let lists_pods = path.starts_with("/api/v1/pods?") && !path.contains("watch=");
+    let rewrite = shared.lock().rewrite.clone().filter(|_| lists_pods);
     match shared.note(Seen { method, path }) {
         Some(Fault::Answer(code, body)) => Ok(answer(code, &body)),
         Some(Fault::Hang) => match std::future::pending::<Infallible>().await {},
@@ -208,8 +228,24 @@ async fn handle(
             forward(request, upstream).await
         }
         Some(Fault::AnswerLost) => forward(request, upstream).await.and(Err(Cut)),
-        None => forward(request, upstream).await,
+        None => match rewrite {
+            Some(rewrite) => rewritten(forward(request, upstream).await?, &rewrite).await,
+            None => forward(request, upstream).await,
+        },
     }
+}
+
+async fn rewritten(response: Response<Body>, rewrite: &Rewrite) -> Result<Response<Body>, Cut> {
+    let (mut parts, body) = response.into_parts();
+    let body = axum::body::to_bytes(body, BODY_LIMIT)
+        .await
+        .map_err(|_| Cut)?;
+    let mut list: Value = serde_json::from_slice(&body).map_err(|_| Cut)?;
+    if let Some(pods) = list["items"].as_array_mut() {
+        pods.iter_mut().for_each(|pod| rewrite.0(pod));
+    }
+    parts.headers.remove(CONTENT_LENGTH);
+    Ok(Response::from_parts(parts, Body::from(list.to_string())))
 }
 
 async fn forward(request: Request<Body>, upstream: &Client) -> Result<Response<Body>, Cut> {

@@ -6,6 +6,10 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
+mod hand;
+
+pub use self::hand::Hand;
+
 /// A clock that runs at a given pace from the moment it was made.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock(Pace);
@@ -19,6 +23,8 @@ enum Pace {
         started: Instant,
         speed: f64,
     },
+    /// Stands still until its hand is moved.
+    Led(&'static Hand),
 }
 
 /// Longest single sleep: the system's clock may be set while we sleep.
@@ -47,6 +53,12 @@ impl Clock {
         })
     }
 
+    /// A clock that shows what its hand shows, and stands still in between.
+    #[must_use]
+    pub fn led(hand: &'static Hand) -> Self {
+        Self(Pace::Led(hand))
+    }
+
     /// The time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
@@ -64,11 +76,15 @@ impl Clock {
                 let elapsed = SignedDuration::try_from(elapsed).unwrap_or(SignedDuration::MAX);
                 from.checked_add(elapsed).unwrap_or(Timestamp::MAX)
             }
+            Pace::Led(hand) => hand.shown(),
         }
     }
 
     /// Returns once the clock shows `until` or later.
     pub async fn sleep_until(&self, until: Timestamp) {
+        if let Pace::Led(hand) = self.0 {
+            return hand.wait(until).await;
+        }
         loop {
             let left = until.duration_since(self.now());
             let Ok(left) = Duration::try_from(left) else {
@@ -78,7 +94,7 @@ impl Clock {
                 return;
             }
             let speed = match self.0 {
-                Pace::System(_) => 1.0,
+                Pace::System(_) | Pace::Led(_) => 1.0,
                 Pace::Scaled { speed, .. } => speed,
             };
             // A little more than needed, so that a rounded nap isn't a busy loop.

@@ -7,6 +7,9 @@
 //!   └────► Journal ──► what the demo prints, and what a test checks
 //! ```
 //!
+//! A script is a maintenance that an operator can read; trials play it in the
+//! world, and the end-to-end tests on a real control plane, to the same end.
+//!
 //! The world knows nothing of the service: it is told to stop pods and to
 //! rewrite Nodes, and answers as an API server, kubelets and controllers do.
 //! It has one source of time, the clock that it is given, and one of chance,
@@ -14,6 +17,7 @@
 
 pub mod demo;
 pub mod journal;
+pub mod script;
 mod seed;
 pub mod spec;
 #[cfg(feature = "trial")]

@@ -2,15 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use jiff::Timestamp;
+use drainwell_app::clock::Clock;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 use tokio::sync::{Notify, mpsc};
-use tokio::time::{Instant, sleep_until};
 
 use super::{Departure, SHUTDOWN_MS, START, patch_status, readiness};
 use crate::journal::finished;
@@ -39,9 +38,9 @@ pub(super) struct State {
 struct Leaving {
     grace_s: i64,
     /// When its containers end by themselves.
-    done: Instant,
+    done: Timestamp,
     /// When SIGKILL ends them.
-    kill: Instant,
+    kill: Timestamp,
 }
 
 impl Shared {
@@ -53,6 +52,7 @@ impl Shared {
 pub(super) struct Worker {
     pub(super) client: Client,
     pub(super) shared: Arc<Shared>,
+    pub(super) clock: Clock,
 }
 
 enum Wake {
@@ -65,9 +65,8 @@ enum Wake {
 impl Worker {
     pub(super) async fn run(self, mut events: mpsc::Receiver<(Change, Pod)>) {
         loop {
-            let due = self
-                .next_due()
-                .unwrap_or_else(|| Instant::now() + Duration::from_secs(60));
+            // Nothing ends: only an event can change that.
+            let due = self.shared.lock().next_end().unwrap_or(Timestamp::MAX);
             let wake = tokio::select! {
                 biased;
                 event = events.recv() => match event {
@@ -75,7 +74,7 @@ impl Worker {
                     None => Wake::End,
                 },
                 () = self.shared.changed.notified() => Wake::Changed,
-                () = sleep_until(due) => Wake::Due,
+                () = self.clock.sleep_until(due) => Wake::Due,
             };
             match wake {
                 Wake::Event(change, pod) => self.see(change, *pod),
@@ -106,8 +105,8 @@ impl Worker {
         if let Some(grace_s) = pod.metadata.deletion_grace_period_seconds
             && !state.departures.contains_key(&uid)
         {
-            let now = Instant::now();
-            let kill = now + Duration::from_secs(grace_s.unsigned_abs());
+            let now = self.clock.now();
+            let kill = now + SignedDuration::from_secs(grace_s);
             let done = now + shutdown(&pod);
             let leaving = state.leaving.entry(uid.clone()).or_insert(Leaving {
                 grace_s,
@@ -120,13 +119,6 @@ impl Worker {
             }
         }
         state.pods.insert(uid, pod);
-    }
-
-    fn next_due(&self) -> Option<Instant> {
-        let state = self.shared.lock();
-        let works = |uid: &String| state.pods.get(uid).is_some_and(|pod| state.works(pod));
-        let leaving = state.leaving.iter().filter(|(uid, _)| works(uid));
-        leaving.map(|(_, leaving)| leaving.end()).min()
     }
 
     async fn start_pods(&self) {
@@ -152,7 +144,7 @@ impl Worker {
     }
 
     async fn end_pods(&self) {
-        let now = Instant::now();
+        let now = self.clock.now();
         let due: Vec<(Pod, bool)> = {
             let state = self.shared.lock();
             let ended = state
@@ -200,6 +192,12 @@ impl Worker {
 }
 
 impl State {
+    pub(super) fn next_end(&self) -> Option<Timestamp> {
+        let works = |uid: &String| self.pods.get(uid).is_some_and(|pod| self.works(pod));
+        let leaving = self.leaving.iter().filter(|(uid, _)| works(uid));
+        leaving.map(|(_, leaving)| leaving.end()).min()
+    }
+
     /// Whether the kubelet of the pod's node is at work.
     fn works(&self, pod: &Pod) -> bool {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
@@ -208,7 +206,7 @@ impl State {
 }
 
 impl Leaving {
-    fn end(&self) -> Instant {
+    fn end(&self) -> Timestamp {
         self.done.min(self.kill)
     }
 }
@@ -251,13 +249,13 @@ fn to_start(pod: &Pod) -> bool {
             .is_none_or(|how| how != "never")
 }
 
-fn shutdown(pod: &Pod) -> Duration {
+fn shutdown(pod: &Pod) -> SignedDuration {
     let text = pod
         .annotations()
         .get(SHUTDOWN_MS)
         .map_or("0", String::as_str);
     match text.parse() {
-        Ok(milliseconds) => Duration::from_millis(milliseconds),
+        Ok(milliseconds) => SignedDuration::from_millis(milliseconds),
         Err(_) => panic!("pod {}: {SHUTDOWN_MS}: no number: {text}", pod.name_any()),
     }
 }

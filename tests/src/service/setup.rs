@@ -29,6 +29,7 @@ pub struct Setup {
     auth: Vec<String>,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
+    program: Option<PathBuf>,
 }
 
 impl Setup {
@@ -42,6 +43,7 @@ impl Setup {
             auth: vec!["--auth".into(), "none".into()],
             arguments: Vec::new(),
             environment: Vec::new(),
+            program: None,
         }
     }
 
@@ -65,6 +67,7 @@ impl Setup {
             auth: Vec::new(),
             arguments: Vec::new(),
             environment: Vec::new(),
+            program: None,
         })
     }
 
@@ -93,6 +96,12 @@ impl Setup {
         self
     }
 
+    /// By another program than the service's own binary.
+    pub(crate) fn program(mut self, program: &Path) -> Self {
+        self.program = Some(program.to_owned());
+        self
+    }
+
     /// With these contexts in the kubeconfig; the first is the current one.
     pub fn contexts(mut self, contexts: Vec<kubeconfig::Entry>) -> Self {
         self.contexts = contexts;
@@ -116,7 +125,10 @@ impl Setup {
 
     async fn launch(self) -> anyhow::Result<Service> {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let program = program().await?;
+        let program = match &self.program {
+            Some(program) => program.as_path(),
+            None => program().await?,
+        };
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let folder = self.folder.join(format!("service-{number}"));
         std::fs::create_dir_all(&folder)?;

@@ -19,6 +19,7 @@ mod manual;
 mod marking;
 mod property;
 mod pulling;
+mod scripts;
 mod settings;
 mod slices;
 mod telling;

@@ -86,7 +86,7 @@ impl<'a> Drain<'a> {
                 if member.skipped.is_none() && came_back(member.pod, intent) {
                     let why = "tolerates the taint and came back: evicted at its latest start";
                     let again = now >= member.latest_start
-                        && member.pod.created < member.latest_start
+                        && member.pod.created < whole_second(member.latest_start)
                         || member.pod.deletion_at.is_some();
                     member.skipped = (!again).then(|| why.to_owned());
                 }
@@ -219,7 +219,10 @@ impl<'a> Drain<'a> {
                 } else if let Some(deletion_at) = member.pod.deletion_at {
                     self.shorten(member, deletion_at, index);
                 } else if self.may_leave(member, open) {
-                    self.tell(member, index);
+                    match self.told_apart_at(member) {
+                        Some(at) if at > self.now => self.wake_later(at),
+                        Some(_) | None => self.tell(member, index),
+                    }
                 } else {
                     self.wake_later(member.latest_start.min(self.intent.deadline));
                 }
@@ -275,6 +278,14 @@ impl<'a> Drain<'a> {
         } else {
             self.wake_later(due);
         }
+    }
+
+    /// From when on the successor of a pod that tolerates the taint is told apart
+    /// from it: creation times have whole seconds, so that one made in the second
+    /// of the marks would pass for a pod that was there before.
+    fn told_apart_at(&self, member: &Member<'_>) -> Option<Timestamp> {
+        let apart_at = shift(whole_second(self.intent.noticed), 1);
+        pod::tolerates(member.pod).then_some(apart_at)
     }
 
     /// When a budget stops counting for a pod, if it ever does.
@@ -372,6 +383,11 @@ fn skip_reason(pod: &Pod, attempt: Option<&Attempt>) -> Option<String> {
 /// times have whole seconds, so strictly later.
 fn came_back(pod: &Pod, intent: &Intent) -> bool {
     pod::tolerates(pod) && pod.created > intent.noticed
+}
+
+/// As creation times are: in whole seconds, rounded down.
+fn whole_second(at: Timestamp) -> Timestamp {
+    Timestamp::from_second(at.as_second()).unwrap_or(at)
 }
 
 /// After so many failures in a row.

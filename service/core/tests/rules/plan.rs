@@ -9,7 +9,7 @@ use drainwell_core::notice::Phase;
 use drainwell_core::observed::{Observed, Pod};
 use drainwell_core::plan::{Plan, PodState, TierState, plan};
 use drainwell_core::policy::{Force, Policy};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::worlds::{at, daemon, intent, pod, pod_in, t0, tolerant, world};
 
@@ -220,6 +220,30 @@ fn a_tolerating_pod_that_came_back_goes_once_more_at_its_own_latest_start() {
         ..back
     };
     check(vec![again], at(3572), &[]);
+}
+
+#[test]
+fn a_tolerating_pod_is_told_only_when_its_successor_can_be_told_apart() {
+    let noticed = at(7).checked_add(SignedDuration::from_millis(30)).unwrap();
+    let intent = Intent {
+        noticed,
+        ..intent()
+    };
+    let policy = Policy::default();
+    let told_at = |created, now| {
+        let train = Pod {
+            created,
+            ..tolerant(pod("train"))
+        };
+        told(&world(vec![train], now), &intent, &policy, now)
+    };
+    // A successor in the second of the marks would look like this one.
+    assert_eq!(told_at(at(7), noticed), [""; 0]);
+    assert_eq!(told_at(at(7), at(8)), ["evict train"]);
+    assert_eq!(told_at(at(8), at(8)), [""; 0]);
+    // Nor is one of the second of the latest start, which is at 3570, told again.
+    assert_eq!(told_at(at(60), at(3570)), ["evict train"]);
+    assert_eq!(told_at(at(3570), at(3570)), [""; 0]);
 }
 
 #[test]

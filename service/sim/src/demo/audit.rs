@@ -6,22 +6,8 @@ use drainwell_core::time::shift;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+pub(crate) use crate::script::Entry as Subject;
 use crate::seed::Seed;
-
-/// What an entry is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Subject {
-    /// A maintenance lies ahead.
-    Scheduled,
-    /// It has begun.
-    Ongoing,
-    /// It is over.
-    Completed,
-    /// The VM is stopped for it.
-    Terminated,
-    /// The VM has been started again.
-    Restarted,
-}
 
 impl Subject {
     fn method(self) -> &'static str {

@@ -1,12 +1,13 @@
 //! What each step of a history does.
 
 use drainwell_core::keys;
-use drainwell_core::observed::{Instance, Node, Taint};
+use drainwell_core::observed::{Node, Taint};
 use drainwell_core::time::shift;
 
 use super::play::Play;
 use super::scene;
 use super::step::{Fault, PodChange, Touch, What};
+use crate::script::stage;
 use crate::spec::MaintenanceSpec;
 
 /// A taint of somebody else.
@@ -31,7 +32,7 @@ impl Play {
                     cleared_s: *cleared_s,
                     reasons: vec!["PLANNED_UPDATE".to_owned()],
                 };
-                self.announce(node, *in_s, spec);
+                stage::announce(&world, node, shift(now, i64::from(*in_s)), &spec);
             }
             What::Move { node, in_s } => {
                 if let Some(spec) = world.pending(node) {
@@ -75,30 +76,6 @@ impl Play {
                     .push((shift(now, i64::from(*away_s)), node.clone()));
                 // What becomes of a VM that is away, nobody can hurry.
                 self.bench.open(None, Fault::Slow(1), *away_s + 60);
-            }
-        }
-    }
-
-    /// A host under maintenance gets no second one; both hosts of the slice
-    /// are maintained together.
-    fn announce(&self, node: &str, in_s: u32, spec: MaintenanceSpec) {
-        let starts_at = shift(self.bench.now(), i64::from(in_s));
-        let both = ["tpu-1", "tpu-2"];
-        let hosts = if node.starts_with("tpu") {
-            &both[..]
-        } else {
-            &[node]
-        };
-        for host in hosts {
-            let free =
-                |vm: &Instance| vm.running && vm.maintenance.as_ref().is_none_or(|m| !m.ongoing);
-            if self
-                .bench
-                .world
-                .find_vm(host)
-                .is_some_and(|(_, vm)| free(&vm))
-            {
-                self.bench.world.announce(host, starts_at, spec.clone());
             }
         }
     }

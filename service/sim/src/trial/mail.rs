@@ -1,10 +1,11 @@
 //! The mail: audit log entries on their way to the service, as Pub/Sub
 //! carries them: late, lost, twice, and again until they are acknowledged.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use drainwell_app::intake::{Ack, Later, Told};
+use drainwell_app::intake::{Ack, Told};
+use drainwell_core::confirm::Ignored;
 use drainwell_core::notice::{self, Phase, Reading, Received, Source};
 use drainwell_core::time::{seconds_between, shift};
 use jiff::Timestamp;
@@ -15,7 +16,8 @@ use super::bench::Bench;
 use super::instance::Door;
 use super::step::{Forged, Mail};
 use crate::demo::audit::{self, Subject};
-use crate::journal::{NodeChange, What};
+use crate::journal::What;
+use crate::script;
 use crate::seed::Seed;
 
 /// From an entry's timestamp to its first push.
@@ -30,6 +32,9 @@ const KEPT_S: i64 = 3600;
 /// The doors of the instances that are up.
 pub(super) type Doors = Arc<Mutex<Vec<Option<Door>>>>;
 
+/// What became of each message that was sent.
+pub(super) type Answers = Arc<Mutex<Vec<(Subject, String, String)>>>;
+
 /// All messages under way.
 pub(super) struct Post {
     bench: Arc<Bench>,
@@ -39,6 +44,7 @@ pub(super) struct Post {
     read: usize,
     /// What becomes of entries, until when.
     rules: Vec<(Mail, Timestamp)>,
+    pub(super) answers: Answers,
 }
 
 impl Post {
@@ -49,6 +55,7 @@ impl Post {
             under_way: JoinSet::new(),
             read: 0,
             rules: Vec::new(),
+            answers: Answers::default(),
         }
     }
 
@@ -71,17 +78,8 @@ impl Post {
             let What::Node { node, change } = &entry.what else {
                 continue;
             };
-            let subject = match change {
-                NodeChange::MaintenanceAnnounced { .. } => Subject::Scheduled,
-                NodeChange::MaintenanceBegan { .. } => Subject::Ongoing,
-                NodeChange::MaintenanceEnded => Subject::Completed,
-                NodeChange::HostStopped => Subject::Terminated,
-                NodeChange::HostStarted => Subject::Restarted,
-                NodeChange::MaintenanceCancelled
-                | NodeChange::Marked { .. }
-                | NodeChange::Unmarked
-                | NodeChange::Ready
-                | NodeChange::NotReady => continue,
+            let Some(subject) = Subject::of(change) else {
+                continue;
             };
             self.send(node, subject, entry.at);
         }
@@ -100,7 +98,7 @@ impl Post {
         self.send(node, subject, shift(self.bench.now(), -i64::from(age_s)));
     }
 
-    fn send(&mut self, node: &str, subject: Subject, at: Timestamp) {
+    pub(super) fn send(&mut self, node: &str, subject: Subject, at: Timestamp) {
         let bench = &self.bench;
         let now = bench.now();
         let Some((vm, instance)) = bench.world.find_vm(node) else {
@@ -117,38 +115,57 @@ impl Post {
                 Mail::Late(by_s) => delay_s += i64::from(bench.dice(5).u32(*by_s / 2..=*by_s)),
             }
         }
+        let mut answers = locked(&self.answers);
         for copy in 0..copies.min(4) {
             let (bench, doors) = (Arc::clone(bench), Arc::clone(&self.doors));
             let first = shift(now, delay_s + 7 * copy);
+            answers.push((subject, node.to_owned(), script::UNANSWERED.to_owned()));
+            let (answers, number) = (Arc::clone(&self.answers), answers.len() - 1);
             let (node, entry) = (node.to_owned(), entry.clone());
-            self.under_way
-                .spawn(async move { deliver(&bench, &doors, &node, &entry, first).await });
+            self.under_way.spawn(async move {
+                let ack = deliver(&bench, &doors, &node, &entry, first).await;
+                let answer = serde_json::to_value(ack).unwrap_or_default();
+                locked(&answers)[number].2 = script::outcome(&answer);
+            });
         }
     }
 }
 
 /// Pushes one message until it is acknowledged.
-async fn deliver(bench: &Arc<Bench>, doors: &Doors, node: &str, entry: &Value, first: Timestamp) {
+async fn deliver(
+    bench: &Arc<Bench>,
+    doors: &Doors,
+    node: &str,
+    entry: &Value,
+    first: Timestamp,
+) -> Option<Ack> {
     bench.clock.sleep_until(first).await;
     let mut backoff_s = BACKOFF_MIN_S;
     while seconds_between(first, bench.now()) < KEPT_S {
         let door = {
-            let doors = doors.lock().unwrap_or_else(PoisonError::into_inner);
+            let doors = locked(doors);
             let up: Vec<Door> = doors.iter().flatten().cloned().collect();
             bench.dice(6).choice(up.iter()).cloned()
         };
         if let Some(door) = door
-            && push(bench, door, node, entry, first).await
+            && let Some(ack) = push(bench, door, node, entry, first).await
         {
-            return;
+            return Some(ack);
         }
         bench.clock.sleep_until(shift(bench.now(), backoff_s)).await;
         backoff_s = (2 * backoff_s).min(BACKOFF_MAX_S);
     }
+    None
 }
 
-/// One push; says whether it was acknowledged.
-async fn push(bench: &Bench, mut door: Door, node: &str, entry: &Value, first: Timestamp) -> bool {
+/// One push; gives the acknowledgement, if there is one.
+async fn push(
+    bench: &Bench,
+    mut door: Door,
+    node: &str,
+    entry: &Value,
+    first: Timestamp,
+) -> Option<Ack> {
     let received = Received {
         source: Source::Pubsub,
         published: Some(first),
@@ -158,21 +175,22 @@ async fn push(bench: &Bench, mut door: Door, node: &str, entry: &Value, first: T
         Ok(Reading::Notice(notice)) => notice,
         Ok(Reading::WakeUp(vm)) => {
             let _serial = door.wake.request_look(&vm.key());
-            return true;
+            return Some(Ack::ignored(Ignored::NotMaintenance));
         }
-        Ok(Reading::LiveMigration | Reading::NotMaintenance) => return true,
+        Ok(Reading::LiveMigration) => return Some(Ack::ignored(Ignored::LiveMigration)),
+        Ok(Reading::NotMaintenance) => return Some(Ack::ignored(Ignored::NotMaintenance)),
         Err(fault) => {
             bench
                 .ledger()
                 .breach(bench.now(), format!("an entry can't be read: {fault}"));
-            return true;
+            return None;
         }
     };
     let begun = bench.now();
     let take = tokio::time::timeout(TAKE_TIMEOUT, door.intake.take(&notice));
     let answer = tokio::select! {
         biased;
-        _ = door.dead.wait_for(|dead| *dead) => return false,
+        _ = door.dead.wait_for(|dead| *dead) => return None,
         answer = take => answer,
     };
     let now = bench.now();
@@ -181,18 +199,16 @@ async fn push(bench: &Bench, mut door: Door, node: &str, entry: &Value, first: T
     if let Ok(Ok(ack)) = &answer {
         check_ack(bench, node, notice.phase, ack, begun);
     }
-    match answer {
-        Ok(Ok(ack)) => match ack.outcome {
-            Told::Ignored => {}
-            Told::Marked | Told::Unchanged => drop(door.wake.request()),
-            Told::Updated | Told::Scheduled | Told::Completed => drop(door.wake.request_look(node)),
-        },
-        Ok(Err(Later(_))) | Err(_) => {
-            let _serial = door.wake.request();
-            return false;
-        }
+    let Ok(Ok(ack)) = answer else {
+        let _serial = door.wake.request();
+        return None;
+    };
+    match ack.outcome {
+        Told::Ignored => {}
+        Told::Marked | Told::Unchanged => drop(door.wake.request()),
+        Told::Updated | Told::Scheduled | Told::Completed => drop(door.wake.request_look(node)),
     }
-    true
+    Some(ack)
 }
 
 /// A notice is acknowledged only once its effect is on the Node.
@@ -211,4 +227,8 @@ fn check_ack(bench: &Bench, node: &str, phase: Phase, ack: &Ack, begun: Timestam
             ),
         );
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

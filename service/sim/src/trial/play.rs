@@ -59,6 +59,12 @@ impl Play {
         }
     }
 
+    /// With instances whose clocks are right.
+    pub(super) fn with_true_clocks(mut self) -> Self {
+        self.clocks = vec![self.bench.clock; INSTANCES];
+        self
+    }
+
     /// Plays it all.
     pub(super) async fn play(mut self, steps: &[Step]) {
         let bench = Arc::clone(&self.bench);
@@ -188,6 +194,11 @@ impl Play {
                 self.bench.ledger().disturbed(now);
             }
         }
+    }
+
+    pub(super) fn rebuild_at(&mut self, at: Timestamp, node: &str) {
+        self.rebuilds.push((at, node.to_owned()));
+        self.rebuild();
     }
 
     fn rebuild(&mut self) {

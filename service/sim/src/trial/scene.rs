@@ -3,20 +3,18 @@
 
 use drainwell_app::clock::Clock;
 use drainwell_app::driver::ports::ClusterId;
-use drainwell_core::keys;
 use drainwell_core::policy::Policies;
 use fastrand::Rng;
 use jiff::SignedDuration;
 
-use crate::spec::{BudgetSpec, NodeSpec, Owner, PodSpec};
+use crate::script::stage;
+pub(super) use crate::script::stage::{NODES, node};
+use crate::spec::{BudgetSpec, Owner, PodSpec};
 use crate::world::{World, WorldOptions};
 
 /// The project of the VMs.
 pub(super) const PROJECT: &str = "trial";
-const ZONE: &str = "us-central1-a";
 
-/// All nodes. The two TPU nodes are one slice.
-pub(super) const NODES: [&str; 6] = ["gpu-1", "gpu-2", "tpu-1", "tpu-2", "plain-1", "plain-2"];
 /// Apps that may have a budget, with their namespace.
 pub(super) const APPS: [(&str, &str); 3] =
     [("chat", "serving"), ("train", "ml"), ("dns", "kube-system")];
@@ -61,17 +59,13 @@ pub(super) fn bare(clock: Clock, seed: u64) -> World {
         name: "c".to_owned(),
         location: "us-central1".to_owned(),
     };
-    let world = World::new(WorldOptions {
+    stage::bare(WorldOptions {
         id,
         project: PROJECT.to_owned(),
         clock,
         seed,
         latency: SignedDuration::ZERO,
-    });
-    for name in NODES {
-        world.add_node(node(name, 0));
-    }
-    world
+    })
 }
 
 /// Builds the world of a seed.
@@ -97,22 +91,6 @@ pub(super) fn build(clock: Clock, seed: u64) -> World {
         }
     }
     world
-}
-
-/// A node of the scene; `build` counts how often it was built anew.
-pub(super) fn node(name: &str, build: u64) -> NodeSpec {
-    let index = NODES.iter().position(|n| *n == name).unwrap_or_default();
-    let id = 1000 * (1 + u64::try_from(index).unwrap_or_default()) + build;
-    let spec = NodeSpec::new(name, ZONE, id);
-    match &name[..3] {
-        "gpu" => spec
-            .gpus("nvidia-h100-80gb", 64)
-            .label(keys::POOL_LABEL, "gpu"),
-        "tpu" => spec
-            .tpus("tpu-v5-lite-podslice", "2x4", 4)
-            .label(keys::POOL_LABEL, "tpu"),
-        _ => spec.label(keys::POOL_LABEL, "plain"),
-    }
 }
 
 /// A budget for the pods of an app.

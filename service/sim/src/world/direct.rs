@@ -7,6 +7,7 @@ use drainwell_core::action::Outcome;
 use drainwell_core::edit::NodeEdit;
 use drainwell_core::notice::Vm;
 use drainwell_core::observed::{Instance, Node, Pod, PodRef};
+use jiff::Timestamp;
 
 use super::World;
 use super::pods::key_of;
@@ -56,6 +57,12 @@ impl World {
     #[must_use]
     pub fn journal_since(&self, seen: usize) -> Vec<Entry> {
         self.look(|state| state.journal.get(seen..).unwrap_or_default().to_vec())
+    }
+
+    /// When the next thing is going to happen by itself.
+    #[must_use]
+    pub fn next_event(&self) -> Option<Timestamp> {
+        self.look(|state| state.next_event())
     }
 
     /// The last resourceVersion that was given out.

@@ -100,9 +100,6 @@ impl State {
         }
         self.machines.remove(name);
         *self.removed.entry(name.to_owned()).or_default() += 1;
-        for (_, nodes) in self.daemon_sets.values_mut() {
-            nodes.retain(|node| node != name);
-        }
         let bound: Vec<PodRef> = self.pods_on(name).map(|p| p.pod.id.clone()).collect();
         for pod in bound {
             // The image of a static pod goes with its kubelet.

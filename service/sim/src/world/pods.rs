@@ -66,7 +66,8 @@ impl State {
                 .daemon_sets
                 .entry(key)
                 .or_insert_with(|| (spec.clone(), vec![]));
-            entry.1.extend(node.map(str::to_owned));
+            let new = node.filter(|node| entry.1.iter().all(|known| known != node));
+            entry.1.extend(new.map(str::to_owned));
         }
         let finished = spec.finished;
         let id = self.insert_pod(spec, node.map(str::to_owned));

@@ -34,7 +34,8 @@ pub(super) struct State {
     pub(super) machines: BTreeMap<String, Machine>,
     pub(super) pods: BTreeMap<Key, PodState>,
     pub(super) budgets: BTreeMap<Key, BudgetState>,
-    /// Each `DaemonSet` by namespace and name, with the nodes that it wants a pod on.
+    /// Each `DaemonSet` by namespace and name, with the names of the nodes that it
+    /// wants a pod on, those too that are away.
     pub(super) daemon_sets: BTreeMap<Key, (PodSpec, Vec<String>)>,
     /// How many pods a controller has made under each beginning of a name.
     pub(super) made: BTreeMap<Key, u32>,

@@ -30,6 +30,7 @@ async fn senders_post_and_see_and_viewers_only_see() {
         (Method::GET, "/api/v1/maintenances", [200, 200, 200, 403]),
         (Method::HEAD, "/api/v1/maintenances", [200, 200, 200, 403]),
         (Method::DELETE, "/api/v1/maintenances", [405, 403, 403, 403]),
+        (Method::GET, "/metrics", [200, 200, 200, 403]),
         (Method::GET, "/", [405, 405, 405, 403]),
         (Method::GET, "/nowhere", [404, 404, 404, 403]),
         (Method::POST, "/nowhere", [404, 403, 403, 403]),

@@ -15,7 +15,7 @@ struct Cli {
 
 fn check(arguments: &str) -> anyhow::Result<Config> {
     let arguments = std::iter::once("serve").chain(arguments.split_whitespace());
-    Cli::try_parse_from(arguments).unwrap().serve.check()
+    Cli::try_parse_from(arguments)?.serve.check()
 }
 
 #[test]
@@ -68,6 +68,18 @@ fn wrong_settings_are_named_with_what_would_be_right() {
             &*format!("{jwks} --viewer domain:a@b.c"),
             "--viewer domain:a@b.c: not",
         ),
+    ];
+    refused(&cases);
+}
+
+#[test]
+fn what_others_could_reach_or_read_is_refused() {
+    let jwks = format!("--audience {AUDIENCE} --sender {SENDER}");
+    let cases = [
+        (
+            "--auth none --insecure --compute-endpoint https://a:b@c.d",
+            "--compute-endpoint https://a:b@c.d: give https://HOST",
+        ),
         (
             &*format!("{jwks} --jwks-url http://example.com"),
             "--jwks-url http://example.com: give",
@@ -80,12 +92,12 @@ fn wrong_settings_are_named_with_what_would_be_right() {
             &*format!("{jwks} --jwks-url https://a:b@c.d/e"),
             "give https://HOST/PATH",
         ),
-        (
-            "--auth none --insecure --compute-endpoint https://a:b@c.d",
-            "--compute-endpoint https://a:b@c.d: give https://HOST",
-        ),
         ("--auth none", "listen on 127.0.0.1, or add --insecure"),
     ];
+    refused(&cases);
+}
+
+fn refused(cases: &[(&str, &str)]) {
     for (arguments, sentence) in cases {
         let error = format!("{:#}", check(arguments).expect_err(arguments));
         assert!(error.contains(sentence), "{arguments}: {error}");

@@ -49,6 +49,11 @@ impl Outcome {
             ..Self::default()
         }
     }
+
+    /// With more for the log than the sender is told.
+    pub(super) fn add(&mut self, detail: String) {
+        self.detail = detail;
+    }
 }
 
 /// The layer: everything that a request writes to the log bears its trace, and

@@ -92,7 +92,6 @@ pub(super) async fn check(
     if let Some(checks) = &ingress.guard.0 {
         let deed = Deed::of(request.method());
         if let Err(refusal) = checks.admit(request.headers(), deed).await {
-            refusal.log();
             return refusal.into_response();
         }
     }

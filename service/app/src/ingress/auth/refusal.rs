@@ -3,8 +3,8 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
+use super::super::outcome::Outcome;
 use super::super::problem::Problem;
-use crate::telemetry::log::{self, Event, Subject};
 
 /// What is shown of a text that a stranger has sent.
 const SHOWN_MAX: usize = 100;
@@ -37,21 +37,6 @@ impl Refusal {
             accepted: accepted.into(),
         }
     }
-
-    /// Writes the one line that the log has of it.
-    pub(super) fn log(&self) {
-        let what = match self {
-            Self::Invalid(what) => format!("A request is refused (401): {what}."),
-            Self::Forbidden { what, accepted } if accepted.is_empty() => {
-                format!("A request is refused (403): {what}.")
-            }
-            Self::Forbidden { what, accepted } => {
-                format!("A request is refused (403): {what} ({accepted}).")
-            }
-            Self::Undecided(what) => format!("A request has to come again (503): {what}."),
-        };
-        log::event(Event::NoticeRejected, &Subject::default(), &what);
-    }
 }
 
 impl IntoResponse for Refusal {
@@ -66,8 +51,13 @@ impl IntoResponse for Refusal {
                     .insert(header::WWW_AUTHENTICATE, scheme);
                 response
             }
-            Self::Forbidden { what, .. } => {
-                Problem::new(StatusCode::FORBIDDEN, "not allowed", what).into_response()
+            Self::Forbidden { what, accepted } => {
+                let problem = Problem::new(StatusCode::FORBIDDEN, "not allowed", what);
+                let mut response = problem.into_response();
+                if let Some(outcome) = response.extensions_mut().get_mut::<Outcome>() {
+                    outcome.add(accepted);
+                }
+                response
             }
             Self::Undecided(what) => Problem::later(what).into_response(),
         }

@@ -25,6 +25,7 @@ pub mod kubelet;
 mod lease;
 mod leash;
 pub mod proxy;
+pub mod pubsub;
 pub mod service;
 mod sweep;
 pub mod wait;

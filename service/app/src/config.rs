@@ -14,6 +14,7 @@ use drainwell_core::policy::Policies;
 use self::auth::AuthArgs;
 use crate::ingress::auth::Auth;
 use crate::intake::Verify;
+use crate::pull::{PullArgs, PullConfig};
 
 /// Flags and environment of `serve`.
 #[derive(Debug, Clone, Args)]
@@ -68,6 +69,9 @@ pub struct ServeArgs {
     #[arg(long, env = "DRAINWELL_DRY_RUN", value_parser = BoolishValueParser::new())]
     dry_run: bool,
 
+    #[command(flatten)]
+    pull: PullArgs,
+
     /// Base URL of the Compute Engine API
     #[arg(long, env = "DRAINWELL_COMPUTE_ENDPOINT", default_value = crate::cloud::compute::GOOGLE)]
     compute_endpoint: String,
@@ -112,6 +116,8 @@ pub struct Config {
     pub tick_hold: Duration,
     /// Write nothing.
     pub dry_run: bool,
+    /// What is pulled from.
+    pub pull: PullConfig,
     /// Compute's API.
     pub compute_endpoint: String,
 }
@@ -137,6 +143,7 @@ impl ServeArgs {
             policies: read_policies(self.policy_file, self.policy)?,
             tick_hold: Duration::from_secs(self.tick_hold),
             dry_run: self.dry_run,
+            pull: self.pull.check()?,
             compute_endpoint: self.compute_endpoint,
         })
     }

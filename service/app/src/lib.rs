@@ -1,9 +1,9 @@
-//! The service: notices come in over HTTP, changes go out to Kubernetes.
+//! The service: notices come in, changes go out to Kubernetes.
 //!
 //! ```text
-//! ingress ──► intake ──► ports ◄── driver          serve: knows them all
-//!                          ▲
-//!            cluster (Kubernetes), cloud (Compute)  and the simulated world
+//! ingress, pull ──► intake ──► ports ◄── driver      serve: knows them all
+//!                                ▲
+//!                  cluster (Kubernetes), cloud (Compute)  and the simulated world
 //! ```
 //!
 //! `manual` drains one node by hand, through the same driver.
@@ -16,5 +16,8 @@ pub mod driver;
 pub mod ingress;
 pub mod intake;
 pub mod manual;
+pub mod pull;
+pub mod reception;
 pub mod serve;
 pub mod telemetry;
+pub mod troubles;

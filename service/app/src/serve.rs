@@ -23,6 +23,9 @@ use crate::ingress::auth::{Auth, Guard};
 use crate::ingress::{self, Ingress, Limits};
 use crate::intake::{Intake, Verify};
 use crate::telemetry::metrics::Metrics;
+use crate::pull::Puller;
+use crate::reception::Reception;
+use crate::troubles::Troubles;
 
 /// Requests and the pass under way may take this long to end. Cloud Run kills
 /// a container ten seconds after SIGTERM.
@@ -40,6 +43,8 @@ pub struct Parts {
     pub clock: Clock,
     /// Where everything is counted.
     pub metrics: Metrics,
+    /// What pulls notices, if something does.
+    pub pull: Option<Puller>,
     /// All else.
     pub options: Options,
 }
@@ -86,6 +91,7 @@ impl Parts {
             policies,
             clock,
             metrics: Metrics::default(),
+            pull: None,
             options: Options::default(),
         }
     }
@@ -120,6 +126,7 @@ impl Parts {
             policies,
             clock: Clock::system(),
             metrics,
+            pull: Puller::new(&config.pull).await?,
             options,
         })
     }
@@ -164,7 +171,7 @@ pub async fn run(
     Ok(())
 }
 
-/// Puts the parts together and starts the two tasks: HTTP, and the loop.
+/// Puts the parts together and starts the tasks: HTTP, the loop, and pulling.
 fn start(
     parts: Parts,
     listener: TcpListener,
@@ -176,6 +183,7 @@ fn start(
         policies,
         clock,
         metrics,
+        pull,
         options,
     } = parts;
     let Options {
@@ -201,8 +209,15 @@ fn start(
     .counting(metrics.clone());
     let intake = Intake::new(clusters, cloud, policies, clock, verify, dry_run);
     let intake = intake.counting(metrics.clone());
+    let reception = Arc::new(Reception::new(intake, wake.clone()));
+    let troubles = Troubles::default();
+    let mut tasks: JoinSet<anyhow::Result<()>> = JoinSet::new();
+    if let Some(pull) = pull {
+        pull.start(&mut tasks, &reception, &troubles, clock, stopped);
+    }
     let router = ingress::router(Ingress {
-        intake,
+        reception,
+        troubles,
         wake,
         clock,
         metrics,
@@ -211,7 +226,6 @@ fn start(
         limits: limits.clone(),
     });
     let (end_http, end_loops) = (stopped.clone(), stopped.clone());
-    let mut tasks: JoinSet<anyhow::Result<()>> = JoinSet::new();
     tasks.spawn(async move {
         ingress::serve(listener, router, &limits, end_http).await;
         Ok(())

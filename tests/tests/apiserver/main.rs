@@ -18,6 +18,7 @@ mod input;
 mod manual;
 mod marking;
 mod property;
+mod pulling;
 mod settings;
 mod slices;
 mod telling;

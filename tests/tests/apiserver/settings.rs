@@ -33,10 +33,27 @@ async fn wrong_settings_are_named_with_what_would_be_right() {
     )
     .await;
     refused(&cluster, &["--unheard-of"], &["--unheard-of"]).await;
+    let topic = "projects/p/topics/t";
+    refused(
+        &cluster,
+        &["--pull", topic],
+        &["--pull", topic, "subscriptions/NAME"],
+    )
+    .await;
     let policy = cluster.service().policy("windws: {}");
     let (code, stderr) = policy.refused().await.unwrap();
     assert!(
         code == 2 && stderr.contains("windws") && stderr.contains("line 1"),
+        "{stderr}"
+    );
+    // No metadata server, and so no project for a bare name.
+    let lost = cluster
+        .service()
+        .arguments(&["--pull", "notices"])
+        .environment("GCE_METADATA_HOST", "127.0.0.1:1");
+    let (code, stderr) = lost.refused().await.unwrap();
+    assert!(
+        code == 2 && stderr.contains("GOOGLE_CLOUD_PROJECT") && stderr.lines().count() == 1,
         "{stderr}"
     );
     let inline = cluster

@@ -1,7 +1,7 @@
 //! HTTP in: routes, limits, and the answers that Pub/Sub acts on.
 //!
 //! Must not know what is evicted: it turns a request into a notice, hands it
-//! to [`Intake`], and wakes the loop.
+//! to [`Reception`], which wakes the loop.
 
 pub mod auth;
 mod connections;
@@ -32,13 +32,16 @@ use self::problem::Problem;
 pub(crate) use self::server::serve;
 use crate::clock::Clock;
 use crate::driver::wake::Wake;
-use crate::intake::Intake;
 use crate::telemetry::metrics::{MEDIA_TYPE, Metrics};
+use crate::reception::Reception;
+use crate::troubles::Troubles;
 
 /// What the routes work with.
 pub struct Ingress {
-    /// From a notice to an intent.
-    pub intake: Intake,
+    /// Where notices are taken in.
+    pub reception: Arc<Reception>,
+    /// What keeps the service from being ready.
+    pub troubles: Troubles,
     /// The driver's loop.
     pub wake: Wake,
     /// The clock.
@@ -114,13 +117,16 @@ async fn metrics(State(ingress): State<Arc<Ingress>>) -> Response {
 }
 
 /// Ready once a first pass over every cluster has run: an earlier instance's
-/// work is known then, or the cluster is down. Whether the keys of tokens can
-/// be fetched is no part of it: without them no notice gets in, but what is
-/// under way must go on.
-async fn ready(State(ingress): State<Arc<Ingress>>) -> StatusCode {
+/// work is known then, or the cluster is down. And only while what is pulled
+/// from lets us. Whether the keys of tokens can be fetched is no part of it:
+/// without them no notice is pushed, but what is under way must go on.
+async fn ready(State(ingress): State<Arc<Ingress>>) -> Response {
+    if let Some(why) = ingress.troubles.told() {
+        return Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not ready", why).into_response();
+    }
     if ingress.wake.all_seen() {
-        StatusCode::OK
+        StatusCode::OK.into_response()
     } else {
-        StatusCode::SERVICE_UNAVAILABLE
+        StatusCode::SERVICE_UNAVAILABLE.into_response()
     }
 }

@@ -18,7 +18,8 @@ use super::Ingress;
 use super::envelope::{self, Fault, Letter};
 use super::outcome::Outcome;
 use super::problem::Problem;
-use crate::intake::{Ack, Told};
+use crate::intake::{Ack, Later, Told};
+use crate::reception::Taken;
 use crate::telemetry::log::{self, Event, Subject};
 
 /// Audit entries have a few kilobytes; Pub/Sub could push ten times this.
@@ -27,9 +28,6 @@ const BODY_MAX: usize = 1 << 20;
 const BODY_READ_MAX: usize = 16 << 20;
 /// A sender that needs longer for its body is cut off.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
-/// For Compute, the Node and its write, each bounded by itself to five seconds,
-/// and a second write if somebody else was faster.
-const TAKE_TIMEOUT: Duration = Duration::from_secs(25);
 /// What a notice's own first step may add to its answer.
 const STEP_TIMEOUT: Duration = Duration::from_secs(2);
 /// All of these, and some for the rest. It ends by itself before that.
@@ -50,8 +48,7 @@ pub(super) async fn post(State(ingress): State<Arc<Ingress>>, request: Request) 
         Reading::LiveMigration => ignore(Ignored::LiveMigration, &letter),
         Reading::NotMaintenance => ignore(Ignored::NotMaintenance, &letter),
         Reading::WakeUp(vm) => {
-            // Nobody waits for this pass: the look is all that is wanted.
-            let _serial = ingress.wake.request_look(&vm.key());
+            ingress.reception.look(&vm.key());
             ignore(Ignored::NotMaintenance, &letter)
         }
     }
@@ -105,15 +102,10 @@ async fn collect(mut body: Body) -> Result<Bytes, Problem> {
 async fn take(ingress: &Ingress, letter: &Letter, notice: &Notice) -> Response {
     let node = notice.vm.key();
     tell_receipt(letter, notice, &node);
-    let taken = tokio::time::timeout(TAKE_TIMEOUT, ingress.intake.take(notice)).await;
-    let why = match taken {
-        Ok(Ok(ack)) => return acknowledge(ingress, &node, ack).await,
-        Ok(Err(later)) => later.0,
-        Err(_) => format!("it took over {} s", TAKE_TIMEOUT.as_secs()),
-    };
-    // A write whose answer was lost may have marked the node all the same.
-    let _serial = ingress.wake.request();
-    Problem::later(why).about(&node).into_response()
+    match ingress.reception.take(notice).await {
+        Ok(taken) => acknowledge(ingress, &node, taken).await,
+        Err(Later(why)) => Problem::later(why).about(&node).into_response(),
+    }
 }
 
 fn tell_receipt(letter: &Letter, notice: &Notice, node: &str) {
@@ -137,15 +129,10 @@ fn tell_receipt(letter: &Letter, notice: &Notice, node: &str) {
 
 /// The effect is durable. One step for the node comes before the answer, so
 /// that its evictions get CPU on a platform that gives it to requests only.
-async fn acknowledge(ingress: &Ingress, node: &str, ack: Ack) -> Response {
-    if ack.outcome == Told::Ignored {
+async fn acknowledge(ingress: &Ingress, node: &str, taken: Taken) -> Response {
+    let Taken { ack, pass } = taken;
+    let Some(serial) = pass else {
         return acknowledged(ack, node, "");
-    }
-    // Also when nothing has changed: the write may have been that of a request
-    // whose answer, and whose step, were lost.
-    let serial = match ack.outcome {
-        Told::Marked | Told::Unchanged | Told::Ignored => ingress.wake.request(),
-        Told::Updated | Told::Scheduled | Told::Completed => ingress.wake.request_look(node),
     };
     // A repetition that finds its node at work has no step to wait for: in a
     // burst of them each would hold a place for as long as a pass takes.

@@ -1,0 +1,125 @@
+//! One message: what is in it, and what becomes of it.
+
+use std::time::Duration;
+
+use drainwell_core::confirm::Ignored;
+use drainwell_core::notice::{self, Malformed, Notice, Reading, Received, Source};
+use google_cloud_pubsub::model::Message;
+use google_cloud_pubsub::subscriber::handler::Handler;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::clock::Clock;
+use crate::intake::{Ack, Later, Told};
+use crate::reception::Reception;
+use crate::telemetry::log::{self, Event, Subject};
+
+/// As for a pushed notice: audit entries have a few kilobytes.
+const DATA_MAX: usize = 1 << 20;
+/// With exactly-once delivery the acknowledgement itself is acknowledged.
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What is to become of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Its effect is durable, or there is nothing to do.
+    Done,
+    /// It can't be decided now, or it can't be read. What can't be read is not
+    /// acknowledged either: so it ends in the dead-letter topic, where somebody
+    /// sees it, and not nowhere.
+    Again,
+}
+
+/// Works on a message.
+pub(super) async fn judge(message: &Message, reception: &Reception, clock: Clock) -> Fate {
+    let received = Received {
+        source: Source::Pull,
+        published: published(message),
+        now: clock.now(),
+    };
+    let reading = open(&message.data).and_then(|entry| notice::read(&entry, &received));
+    match reading {
+        Ok(Reading::Notice(notice)) => return take(message, &notice, reception).await,
+        Ok(Reading::LiveMigration) => tell_ignored(&Ack::ignored(Ignored::LiveMigration), ""),
+        Ok(Reading::NotMaintenance) => tell_ignored(&Ack::ignored(Ignored::NotMaintenance), ""),
+        Ok(Reading::WakeUp(vm)) => {
+            reception.look(&vm.key());
+            tell_ignored(&Ack::ignored(Ignored::NotMaintenance), &vm.key());
+        }
+        Err(fault) => {
+            let id = &message.message_id;
+            let what = format!("Message {id} can't be read and has to come again: {fault}.");
+            log::event(Event::NoticeRejected, &Subject::default(), &what);
+            return Fate::Again;
+        }
+    }
+    Fate::Done
+}
+
+fn published(message: &Message) -> Option<Timestamp> {
+    let time = message.publish_time.as_ref()?;
+    Timestamp::new(time.seconds(), time.nanos()).ok()
+}
+
+/// The log entry that a message is.
+fn open(data: &[u8]) -> Result<Value, Malformed> {
+    if data.len() > DATA_MAX {
+        return Err(Malformed::at("data", format!("over {DATA_MAX} bytes")));
+    }
+    serde_json::from_slice(data).map_err(|e| Malformed::at("data", format!("no JSON: {e}")))
+}
+
+async fn take(message: &Message, notice: &Notice, reception: &Reception) -> Fate {
+    let (id, node) = (&message.message_id, notice.vm.key());
+    let mut what = format!(
+        "Message {id}: maintenance of {} is {:?}, by an entry of {}.",
+        notice.vm, notice.phase, notice.at
+    );
+    for doubt in &notice.doubts {
+        what = format!("{what} Not used: {doubt}.");
+    }
+    log::event(Event::NoticeReceived, &about(&node), &what);
+    match reception.take(notice).await {
+        Ok(taken) => {
+            if taken.ack.outcome == Told::Ignored {
+                tell_ignored(&taken.ack, &node);
+            }
+            Fate::Done
+        }
+        Err(Later(why)) => {
+            tracing::warn!("Message {id}, for {}, has to come again: {why}.", notice.vm);
+            Fate::Again
+        }
+    }
+}
+
+fn about(node: &str) -> Subject<'_> {
+    Subject {
+        node,
+        ..Subject::default()
+    }
+}
+
+fn tell_ignored(ack: &Ack, node: &str) {
+    let reason = serde_json::to_value(ack.reason).unwrap_or_default();
+    let what = format!("Nothing to do: {}.", reason.as_str().unwrap_or("unknown"));
+    log::event(Event::NoticeIgnored, &about(node), &what);
+}
+
+/// Acknowledges a message.
+pub(super) async fn acknowledge(handler: Handler) {
+    let handler = match handler {
+        Handler::ExactlyOnce(handler) => handler,
+        other => return other.ack(),
+    };
+    // Until it is confirmed, a stop would throw the acknowledgement away. When
+    // it can't be, the message comes again, and changes nothing.
+    match tokio::time::timeout(CONFIRM_TIMEOUT, handler.confirmed_ack()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::info!("An acknowledgement is not confirmed: {error}"),
+        Err(_) => tracing::info!(
+            "An acknowledgement is not confirmed within {} s",
+            CONFIRM_TIMEOUT.as_secs()
+        ),
+    }
+}

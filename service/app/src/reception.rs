@@ -1,0 +1,71 @@
+//! What a notice needs on whichever way it comes: a bound on taking it in, and
+//! a wake for the loops that go on with it. Push and pull share it.
+
+use std::time::Duration;
+
+use drainwell_core::notice::Notice;
+
+use crate::driver::wake::Wake;
+use crate::intake::{Ack, Intake, Later, Told};
+
+/// For Compute, the Node and its write, each bounded by itself to five seconds,
+/// and a second write if somebody else was faster.
+const TAKE_TIMEOUT: Duration = Duration::from_secs(25);
+
+/// Where notices are taken in.
+pub struct Reception {
+    intake: Intake,
+    wake: Wake,
+}
+
+/// A notice whose effect is durable, or that needs none.
+pub struct Taken {
+    /// What became of it.
+    pub ack: Ack,
+    /// The number of the pass that was asked for, if one goes on with it.
+    pub pass: Option<u64>,
+}
+
+impl Reception {
+    /// A reception that hands notices to `intake` and wakes the loops.
+    #[must_use]
+    pub fn new(intake: Intake, wake: Wake) -> Self {
+        Self { intake, wake }
+    }
+
+    /// Takes a notice in and wakes the loops.
+    ///
+    /// # Errors
+    /// When it can't be decided now: the notice has to come again.
+    pub async fn take(&self, notice: &Notice) -> Result<Taken, Later> {
+        let node = notice.vm.key();
+        let taken = tokio::time::timeout(TAKE_TIMEOUT, self.intake.take(notice)).await;
+        let why = match taken {
+            Ok(Ok(ack)) => {
+                let pass = self.wake_for(&ack, &node);
+                return Ok(Taken { ack, pass });
+            }
+            Ok(Err(later)) => later.0,
+            Err(_) => format!("it took over {} s", TAKE_TIMEOUT.as_secs()),
+        };
+        // A write whose answer was lost may have marked the node all the same.
+        let _serial = self.wake.request();
+        Err(Later(why))
+    }
+
+    /// Has Compute asked about a VM at once.
+    pub fn look(&self, node: &str) {
+        // Nobody waits for this pass: the look is all that is wanted.
+        let _serial = self.wake.request_look(node);
+    }
+
+    fn wake_for(&self, ack: &Ack, node: &str) -> Option<u64> {
+        match ack.outcome {
+            Told::Ignored => None,
+            // Also when nothing has changed: the write may have been that of a
+            // request whose answer, and whose step, were lost.
+            Told::Marked | Told::Unchanged => Some(self.wake.request()),
+            Told::Updated | Told::Scheduled | Told::Completed => Some(self.wake.request_look(node)),
+        }
+    }
+}

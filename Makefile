@@ -7,14 +7,14 @@ DENY_VERSION := 0.20.2
 FUZZ := $(TOOLS)/bin/cargo-fuzz
 FUZZ_VERSION := 0.13.2
 
-.PHONY: demo test deep fmt clippy doc lock deny go kube unit e2e bench fuzz
+.PHONY: demo test deep fmt clippy doc lock deny go kube pubsub unit e2e bench fuzz
 
 demo: ## a maintenance plays out on a simulated cloud
 	$(CARGO) run --locked -p drainwell -- demo
 
-# In the order in which they fail fastest; the control plane is built before
-# the tests that need it, so that its build has output of its own.
-test: fmt lock deny go clippy doc unit kube e2e ## every check and test
+# In the order in which they fail fastest; the control plane and Pub/Sub are built
+# before the tests that need them, so that their builds have output of their own.
+test: fmt lock deny go clippy doc unit kube pubsub e2e ## every check and test
 
 fmt:
 	$(CARGO) fmt --all --check
@@ -24,6 +24,7 @@ lock:
 
 clippy:
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --locked -p drainwell --no-default-features -- -D warnings
 
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
@@ -40,15 +41,18 @@ deny: $(DENY)
 
 go:
 	scripts/need gofmt "Go 1.26 or later, from go.dev/dl"
-	test -z "$$(gofmt -l tests/kube)"
+	test -z "$$(gofmt -l tests/kube tests/pubsub)"
 
 kube:
 	tests/kube/build.sh > /dev/null
 
+pubsub:
+	tests/pubsub/build.sh > /dev/null
+
 unit: ## all tests that need no control plane
 	$(CARGO) test --locked --workspace --exclude drainwell-tests
 
-e2e: kube ## the service against a real API server
+e2e: kube pubsub ## the service against a real API server
 	$(CARGO) build --locked -p drainwell
 	$(CARGO) test --locked -p drainwell-tests
 

@@ -13,6 +13,8 @@
 mod absent;
 #[cfg(feature = "pull")]
 mod message;
+#[cfg(feature = "pull")]
+mod pace;
 mod project;
 #[cfg(feature = "pull")]
 mod puller;
@@ -20,10 +22,14 @@ mod settings;
 #[cfg(feature = "pull")]
 mod stream;
 #[cfg(feature = "pull")]
+mod tries;
+#[cfg(feature = "pull")]
 mod trouble;
 
 #[cfg(not(feature = "pull"))]
 pub use absent::Puller;
 #[cfg(feature = "pull")]
-pub use puller::{Pace, Puller};
+pub use pace::Pace;
+#[cfg(feature = "pull")]
+pub use puller::Puller;
 pub use settings::{PullArgs, PullConfig};

@@ -9,9 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct Troubles(Arc<Mutex<BTreeMap<String, String>>>);
 
 impl Troubles {
-    /// There is trouble with `about`, until [`Troubles::over`].
-    pub fn begin(&self, about: &str, why: String) {
-        self.lock().insert(about.to_owned(), why);
+    /// There is trouble with `about`, until [`Troubles::over`]. Returns whether
+    /// that is new.
+    pub fn begin(&self, about: &str, why: String) -> bool {
+        let before = self.lock().insert(about.to_owned(), why.clone());
+        before.as_ref() != Some(&why)
     }
 
     /// The trouble with `about`, if there was one, is over. Returns whether.

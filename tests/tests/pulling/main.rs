@@ -114,13 +114,17 @@ impl Scene {
 
 impl Service {
     async fn start(pubsub: &PubSub, gate: &Gate, subscriptions: &[&str]) -> Self {
+        Self::at(PACE, pubsub, gate, subscriptions).await
+    }
+
+    async fn at(pace: Pace, pubsub: &PubSub, gate: &Gate, subscriptions: &[&str]) -> Self {
         let cluster: Arc<dyn Cluster> = Arc::new(gate.clone());
         let cloud: Arc<dyn Cloud> = Arc::new(gate.clone());
         let clock: Clock = gate.clock();
         let mut parts = Parts::new(vec![cluster], Some(cloud), Policies::default(), clock);
         let config = PullConfig::of(subscriptions, Some(&pubsub.address));
         let puller = Puller::new(&config).await.unwrap().unwrap();
-        parts.pull = Some(puller.with_pace(PACE));
+        parts.pull = Some(puller.with_pace(pace));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (stop, mut stopped) = watch::channel(false);

@@ -110,3 +110,17 @@ async fn other_errors_end_with_their_cause() {
         assert_eq!(scene.marked(node), 1);
     }
 }
+
+#[tokio::test]
+async fn a_pubsub_that_cannot_be_reached_is_said_until_it_can_be() {
+    let scene = Scene::new(1).await;
+    scene.is_ready().await;
+    scene.pubsub.go_down().await.unwrap();
+    scene
+        .is_not_ready(&[SUBSCRIPTION, "no connection, or no answer"])
+        .await;
+    scene.pubsub.come_up().await.unwrap();
+    let ids = scene.pubsub.publish(&[scene.entry(0)]).await.unwrap();
+    scene.are_acknowledged(&ids).await;
+    scene.is_ready().await;
+}

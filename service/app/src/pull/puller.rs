@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use google_cloud_auth::credentials::anonymous;
+use google_cloud_auth::credentials::{Credentials, anonymous};
 use google_cloud_pubsub::client::Subscriber;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::pace::Pace;
 use super::settings::PullConfig;
 use super::stream::Stream;
+use super::tries::{Counted, Tries};
 use super::trouble::Trouble;
 use crate::clock::Clock;
 use crate::reception::Reception;
@@ -22,57 +24,23 @@ use crate::troubles::Troubles;
 /// three calls, which a cluster's own lanes hold back further.
 const HANDS: usize = 128;
 
-/// How long to wait, in real time.
-#[derive(Debug, Clone, Copy)]
-pub struct Pace {
-    /// A message that has to come again is kept so long before it goes back: as
-    /// long as a sender that pushes is told to wait.
-    pub hold: Duration,
-    /// Between tries when somebody has to grant something first.
-    pub denied: Duration,
-    /// Between tries after another error: at first, and at most.
-    pub first: Duration,
-    /// The most.
-    pub most: Duration,
-    /// A stream without an error for so long is a good one. Idle streams don't
-    /// tell: the first that a server says may be a message.
-    pub calm: Duration,
-}
-
-impl Default for Pace {
-    fn default() -> Self {
-        Self {
-            hold: Duration::from_secs(10),
-            denied: Duration::from_secs(30),
-            first: Duration::from_secs(1),
-            most: Duration::from_secs(60),
-            calm: Duration::from_secs(10),
-        }
-    }
-}
-
-impl Pace {
-    /// Three quarters to five quarters of it, so that what began together
-    /// doesn't come back together.
-    pub(super) fn jittered(&self, pause: Duration) -> Duration {
-        pause.mul_f64(0.75 + fastrand::f64() / 2.0)
-    }
-
-    fn pause(&self, denied: bool, failures: u32) -> Duration {
-        let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
-        let pause = match denied {
-            true => self.denied,
-            false => self.first.saturating_mul(doubled).min(self.most),
-        };
-        self.jittered(pause)
-    }
-}
+/// What Pub/Sub's API asks for.
+const SCOPE: &str = "https://www.googleapis.com/auth/pubsub";
+/// A client asks its credentials which cloud it is in, by the metadata server.
+const MADE_WITHIN: Duration = Duration::from_secs(15);
 
 /// Pulls from subscriptions.
 pub struct Puller {
-    client: Subscriber,
-    subscriptions: Vec<String>,
+    sources: Vec<Source>,
     pace: Pace,
+}
+
+/// A subscription. Its client is its own, so that its tries can be told from
+/// those of others.
+struct Source {
+    subscription: String,
+    client: Subscriber,
+    tries: Arc<Tries>,
 }
 
 /// What the work on all messages of a subscription shares.
@@ -81,6 +49,7 @@ pub(super) struct Shared {
     pub(super) hands: Arc<Semaphore>,
     pub(super) clock: Clock,
     pub(super) pace: Pace,
+    pub(super) tries: Arc<Tries>,
     subscription: String,
     troubles: Troubles,
 }
@@ -93,25 +62,43 @@ impl Puller {
     /// When a setting can't be right.
     pub async fn new(config: &PullConfig) -> anyhow::Result<Option<Self>> {
         let subscriptions = config.subscriptions().await?;
-        let Some(first) = subscriptions.first() else {
+        if subscriptions.is_empty() {
             return Ok(None);
+        }
+        // One for all, so that they share the token.
+        let credentials = match config.emulator() {
+            Some(_) => anonymous::Builder::new().build(),
+            None => google_cloud_auth::credentials::Builder::default()
+                .with_scopes([SCOPE])
+                .build()
+                .context("--pull: no credentials")?,
         };
-        // One client, so that the subscriptions share credentials and connections.
-        let mut client = Subscriber::builder();
         if let Some(host) = config.emulator() {
             tracing::warn!("Pulling from the Pub/Sub emulator at {host}, without credentials.");
-            let endpoint = format!("http://{host}");
-            let nobody = anonymous::Builder::new().build();
-            client = client.with_endpoint(endpoint).with_credentials(nobody);
         }
-        let client = client.build().await;
-        let client =
-            client.with_context(|| format!("--pull {first}: no client of Pub/Sub can be made"))?;
-        Ok(Some(Self {
-            client,
-            subscriptions,
-            pace: Pace::default(),
-        }))
+        let mut sources = Vec::new();
+        for subscription in subscriptions {
+            let tries = Arc::new(Tries::default());
+            let credentials = Credentials::from(Counted {
+                credentials: credentials.clone(),
+                tries: Arc::clone(&tries),
+            });
+            let mut client = Subscriber::builder().with_credentials(credentials);
+            if let Some(host) = config.emulator() {
+                client = client.with_endpoint(format!("http://{host}"));
+            }
+            let client = tokio::time::timeout(MADE_WITHIN, client.build())
+                .await
+                .with_context(|| format!("--pull {subscription}: the credentials say nothing"))?
+                .with_context(|| format!("--pull {subscription}: no client can be made"))?;
+            sources.push(Source {
+                subscription,
+                client,
+                tries,
+            });
+        }
+        let pace = Pace::default();
+        Ok(Some(Self { sources, pace }))
     }
 
     /// The same at another pace.
@@ -131,18 +118,24 @@ impl Puller {
         stop: &watch::Receiver<bool>,
     ) {
         let hands = Arc::new(Semaphore::new(HANDS));
-        for subscription in self.subscriptions {
-            let shared = Shared {
+        for source in self.sources {
+            let Source {
+                subscription,
+                client,
+                tries,
+            } = source;
+            let shared = Arc::new(Shared {
                 reception: Arc::clone(reception),
                 hands: Arc::clone(&hands),
                 clock,
                 pace: self.pace,
+                tries,
                 subscription,
                 troubles: troubles.clone(),
-            };
-            let (client, stop) = (self.client.clone(), stop.clone());
+            });
+            let stop = stop.clone();
             tasks.spawn(async move {
-                run(&client, &Arc::new(shared), stop).await;
+                run(&client, &shared, stop).await;
                 Ok(())
             });
         }
@@ -157,18 +150,32 @@ impl Shared {
         }
     }
 
-    /// The stream works when it goes on without an error.
-    async fn calm_later(&self) -> Infallible {
-        tokio::time::sleep(self.pace.calm).await;
-        self.calm();
-        std::future::pending().await
+    fn trouble(&self, trouble: &Trouble) {
+        let new = self
+            .troubles
+            .begin(&self.subscription, trouble.what.clone());
+        if new || trouble.denied {
+            trouble.tell();
+        }
+    }
+
+    /// The stream works when it goes on without an error, and isn't opened over
+    /// and over.
+    async fn watch_over(&self) -> Infallible {
+        loop {
+            tokio::time::sleep(self.pace.calm).await;
+            match self.tries.in_vain() {
+                Some(why) => self.trouble(&Trouble::in_vain(&self.subscription, &why)),
+                None => self.calm(),
+            }
+        }
     }
 }
 
 async fn run(client: &Subscriber, shared: &Arc<Shared>, mut stop: watch::Receiver<bool>) {
     let mut failures = 0;
     tracing::info!("Pulling from {}.", shared.subscription);
-    while !*stop.borrow() {
+    loop {
         let opened = Instant::now();
         let mut stream = Stream::new(client, &shared.subscription);
         let reading = stop.clone();
@@ -177,22 +184,19 @@ async fn run(client: &Subscriber, shared: &Arc<Shared>, mut stop: watch::Receive
             // An error means that the sender is gone: stop as well.
             _ = stop.wait_for(|stop| *stop) => None,
             ended = stream.read(shared, &reading) => Some(ended),
-            never = shared.calm_later() => match never {},
+            never = shared.watch_over() => match never {},
         };
-        if let Some(error) = ended {
-            let was_good = opened.elapsed() > shared.pace.calm;
-            failures = if was_good { 1 } else { failures + 1 };
-            let trouble = Trouble::of(error.as_ref(), &shared.subscription);
-            trouble.tell();
-            shared
-                .troubles
-                .begin(&shared.subscription, trouble.what.clone());
-            stream.end().await;
-            let pause = shared.pace.pause(trouble.denied, failures);
-            // Over at once when the service stops.
-            drop(tokio::time::timeout(pause, stop.wait_for(|stop| *stop)).await);
-        } else {
-            stream.end().await;
-        }
+        let Some(error) = ended else {
+            return stream.end().await;
+        };
+        shared.tries.answered();
+        let was_good = opened.elapsed() > shared.pace.calm;
+        failures = if was_good { 1 } else { failures + 1 };
+        let trouble = Trouble::of(error.as_ref(), &shared.subscription);
+        shared.trouble(&trouble);
+        stream.end().await;
+        let pause = shared.pace.pause(trouble.denied, failures);
+        // Over at once when the service stops.
+        drop(tokio::time::timeout(pause, stop.wait_for(|stop| *stop)).await);
     }
 }

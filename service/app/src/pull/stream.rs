@@ -9,7 +9,7 @@ use google_cloud_pubsub::model::Message;
 use google_cloud_pubsub::subscriber::MessageStream;
 use google_cloud_pubsub::subscriber::ShutdownToken;
 use google_cloud_pubsub::subscriber::handler::Handler;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::{JoinError, JoinSet};
 
 use super::message::{self, Fate};
@@ -72,11 +72,11 @@ impl Stream {
             };
             match self.messages.next().await? {
                 Ok((message, handler)) => {
-                    shared.calm();
+                    let here = Here::new(shared, place);
                     let (shared, stop) = (Arc::clone(shared), stop.clone());
                     self.work.spawn(async move {
                         work(&shared, message, handler, stop).await;
-                        drop(place);
+                        drop(here);
                     });
                 }
                 Err(error) => return Some(error),
@@ -109,6 +109,29 @@ impl Stream {
         if handed_in.is_err() {
             tracing::warn!("Not every acknowledgement was handed in: messages come again");
         }
+    }
+}
+
+/// A message that is here, until it has left in whichever way.
+struct Here {
+    shared: Arc<Shared>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Here {
+    fn new(shared: &Arc<Shared>, place: OwnedSemaphorePermit) -> Self {
+        shared.tries.message_came();
+        shared.calm();
+        Self {
+            shared: Arc::clone(shared),
+            _place: place,
+        }
+    }
+}
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        self.shared.tries.message_left();
     }
 }
 

@@ -63,6 +63,14 @@ impl Trouble {
         }
     }
 
+    /// No try to open a stream succeeds.
+    pub(super) fn in_vain(subscription: &str, why: &str) -> Self {
+        Self {
+            denied: false,
+            what: format!("Nothing can be pulled from {subscription}: {why}."),
+        }
+    }
+
     /// Tells it.
     pub(super) fn tell(&self) {
         if self.denied {

@@ -22,9 +22,9 @@ use crate::driver::wake;
 use crate::ingress::auth::{Auth, Guard};
 use crate::ingress::{self, Ingress, Limits};
 use crate::intake::{Intake, Verify};
-use crate::telemetry::metrics::Metrics;
 use crate::pull::Puller;
 use crate::reception::Reception;
+use crate::telemetry::metrics::Metrics;
 use crate::troubles::Troubles;
 
 /// Requests and the pass under way may take this long to end. Cloud Run kills

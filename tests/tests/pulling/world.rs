@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use drainwell_app::clock::Clock;
+use drainwell_app::driver::events::KubeEvent;
 use drainwell_app::driver::ports::{
     CallError, Changed, Cloud, Cluster, ClusterId, PodList, Watching,
 };
@@ -135,6 +136,10 @@ impl Cluster for Gate {
 
     async fn shorten(&self, pod: &PodRef, grace_s: u32) -> Outcome {
         self.world.shorten(pod, grace_s).await
+    }
+
+    async fn post_event(&self, event: &KubeEvent) -> Result<(), CallError> {
+        self.world.post_event(event).await
     }
 
     async fn changed(&self, watching: &Watching) -> Changed {

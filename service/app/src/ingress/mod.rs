@@ -32,8 +32,8 @@ use self::problem::Problem;
 pub(crate) use self::server::serve;
 use crate::clock::Clock;
 use crate::driver::wake::Wake;
-use crate::telemetry::metrics::{MEDIA_TYPE, Metrics};
 use crate::reception::Reception;
+use crate::telemetry::metrics::{MEDIA_TYPE, Metrics};
 use crate::troubles::Troubles;
 
 /// What the routes work with.

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 
 /// The metadata server is on the same host. Elsewhere nobody answers.
 const TIMEOUT: Duration = Duration::from_secs(3);
+/// More than any project id has.
+const PROJECT_MAX: usize = 200;
 
 /// Asks for the own project.
 ///
@@ -22,10 +24,14 @@ pub(super) async fn ask() -> anyhow::Result<String> {
         .timeout(TIMEOUT)
         .build()?;
     let asked = http.get(url).header("metadata-flavor", "Google").send();
-    let answer = asked
+    let mut answer = asked
         .await
         .and_then(reqwest::Response::error_for_status)
         .context("no metadata server")?;
-    let project = answer.text().await.context("no metadata server")?;
-    Ok(project.trim().to_owned())
+    let mut text = Vec::new();
+    while let Some(part) = answer.chunk().await.context("no metadata server")? {
+        text.extend_from_slice(&part);
+        ensure!(text.len() <= PROJECT_MAX, "over {PROJECT_MAX} bytes");
+    }
+    Ok(String::from_utf8(text)?.trim().to_owned())
 }

@@ -142,9 +142,13 @@ async fn work(
     mut stop: watch::Receiver<bool>,
 ) {
     let fate = {
-        let Ok(_hand) = shared.hands.acquire().await else {
-            return;
+        // What nobody has begun when the service stops goes back.
+        let hand = tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => return,
+            hand = shared.hands.acquire() => hand,
         };
+        let Ok(_hand) = hand else { return };
         message::judge(&message, &shared.reception, shared.clock).await
     };
     match fate {

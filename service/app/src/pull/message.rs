@@ -110,7 +110,7 @@ fn tell_ignored(ack: &Ack, node: &str) {
 pub(super) async fn acknowledge(handler: Handler) {
     let handler = match handler {
         Handler::ExactlyOnce(handler) => handler,
-        other => return other.ack(),
+        other @ (Handler::AtLeastOnce(_) | _) => return other.ack(),
     };
     // Until it is confirmed, a stop would throw the acknowledgement away. When
     // it can't be, the message comes again, and changes nothing.

@@ -95,82 +95,83 @@ fn the_core_depends_on_nothing_that_does_anything() {
     }
 }
 
+/// Folder or file of `service/app/src`, and what it must not name.
+const RULES: &[(&str, &[&str])] = &[
+    (
+        "driver/",
+        &[
+            "crate::ingress",
+            "crate::intake",
+            "crate::cluster",
+            "crate::cloud",
+            "kube::",
+        ],
+    ),
+    (
+        "cluster/",
+        &["crate::ingress", "crate::intake", "crate::cloud"],
+    ),
+    (
+        "cloud/",
+        &[
+            "crate::ingress",
+            "crate::intake",
+            "crate::cluster",
+            "kube::",
+        ],
+    ),
+    (
+        "intake.rs",
+        &[
+            "crate::ingress",
+            "crate::cluster",
+            "crate::cloud",
+            "driver::pass",
+            "kube::",
+        ],
+    ),
+    (
+        "pull/",
+        &[
+            "crate::ingress",
+            "crate::cluster",
+            "crate::cloud",
+            "driver::pass",
+            "driver::apply",
+            "kube::",
+        ],
+    ),
+    (
+        "reception.rs",
+        &[
+            "crate::ingress",
+            "crate::pull",
+            "crate::cluster",
+            "crate::cloud",
+            "driver::pass",
+            "kube::",
+        ],
+    ),
+    (
+        "ingress/",
+        &[
+            "crate::pull",
+            "crate::cluster",
+            "crate::cloud",
+            "driver::pass",
+            "driver::apply",
+            "kube::",
+        ],
+    ),
+];
+
 #[test]
 fn modules_know_only_those_that_they_may() {
-    // Folder or file of `service/app/src`, and what it must not name.
-    let rules: [(&str, &[&str]); 7] = [
-        (
-            "driver/",
-            &[
-                "crate::ingress",
-                "crate::intake",
-                "crate::cluster",
-                "crate::cloud",
-                "kube::",
-            ],
-        ),
-        (
-            "cluster/",
-            &["crate::ingress", "crate::intake", "crate::cloud"],
-        ),
-        (
-            "cloud/",
-            &[
-                "crate::ingress",
-                "crate::intake",
-                "crate::cluster",
-                "kube::",
-            ],
-        ),
-        (
-            "intake.rs",
-            &[
-                "crate::ingress",
-                "crate::cluster",
-                "crate::cloud",
-                "driver::pass",
-                "kube::",
-            ],
-        ),
-        (
-            "pull/",
-            &[
-                "crate::ingress",
-                "crate::cluster",
-                "crate::cloud",
-                "driver::pass",
-                "driver::apply",
-                "kube::",
-            ],
-        ),
-        (
-            "reception.rs",
-            &[
-                "crate::ingress",
-                "crate::pull",
-                "crate::cluster",
-                "crate::cloud",
-                "driver::pass",
-                "kube::",
-            ],
-        ),
-        (
-            "ingress/",
-            &[
-                "crate::pull",
-                "crate::cluster",
-                "crate::cloud",
-                "driver::pass",
-                "driver::apply",
-                "kube::",
-            ],
-        ),
-    ];
     for file in files(".rs") {
         let Some(inner) = file.strip_prefix("service/app/src/") else {
             continue;
         };
-        for (folder, forbidden) in rules.iter().filter(|(folder, _)| inner.starts_with(folder)) {
+        for (folder, forbidden) in RULES.iter().filter(|(folder, _)| inner.starts_with(folder)) {
             for name in *forbidden {
                 assert!(
                     !text(&file).contains(name),

@@ -15,7 +15,6 @@ mod absent;
 mod message;
 #[cfg(feature = "pull")]
 mod pace;
-mod project;
 #[cfg(feature = "pull")]
 mod puller;
 mod settings;

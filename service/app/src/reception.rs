@@ -7,6 +7,7 @@ use drainwell_core::notice::Notice;
 
 use crate::driver::wake::Wake;
 use crate::intake::{Ack, Intake, Later, Told};
+use crate::telemetry::log::{self, Event, Subject};
 
 /// For Compute, the Node and its write, each bounded by itself to five seconds,
 /// and a second write if somebody else was faster.
@@ -68,4 +69,25 @@ impl Reception {
             Told::Updated | Told::Scheduled | Told::Completed => Some(self.wake.request_look(node)),
         }
     }
+}
+
+/// Tells that a notice has come, in the message or event `id`. `doubts` are those
+/// about its envelope.
+pub fn tell_receipt(id: Option<&str>, notice: &Notice, doubts: &[String]) {
+    let id = id.unwrap_or("without an id");
+    let Notice { vm, phase, at, .. } = notice;
+    let age = if notice.undated {
+        "that tells no time".to_owned()
+    } else {
+        format!("of {at}")
+    };
+    let mut what = format!("Message {id}: maintenance of {vm} is {phase:?}, by an entry {age}.");
+    for doubt in doubts.iter().chain(&notice.doubts) {
+        what = format!("{what} In doubt: {doubt}.");
+    }
+    let subject = Subject {
+        node: &vm.key(),
+        ..Subject::default()
+    };
+    log::event(Event::NoticeReceived, &subject, &what);
 }

@@ -117,9 +117,9 @@ async fn metrics(State(ingress): State<Arc<Ingress>>) -> Response {
 }
 
 /// Ready once a first pass over every cluster has run: an earlier instance's
-/// work is known then, or the cluster is down. And only while notices get in.
-/// Whether the keys of tokens can be fetched is no part of it: without them no
-/// notice gets in by this door, but what is under way must go on.
+/// work is known then, or the cluster is down. And only while what is pulled
+/// from lets us. Whether the keys of tokens can be fetched is no part of it:
+/// without them no notice is pushed, but what is under way must go on.
 async fn ready(State(ingress): State<Arc<Ingress>>) -> Response {
     if let Some(why) = ingress.troubles.told() {
         return Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not ready", why).into_response();

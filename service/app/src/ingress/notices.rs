@@ -19,8 +19,7 @@ use super::envelope::{self, Fault, Letter};
 use super::outcome::Outcome;
 use super::problem::Problem;
 use crate::intake::{Ack, Later, Told};
-use crate::reception::Taken;
-use crate::telemetry::log::{self, Event, Subject};
+use crate::reception::{Taken, tell_receipt};
 
 /// Audit entries have a few kilobytes; Pub/Sub could push ten times this.
 const BODY_MAX: usize = 1 << 20;
@@ -101,30 +100,11 @@ async fn collect(mut body: Body) -> Result<Bytes, Problem> {
 
 async fn take(ingress: &Ingress, letter: &Letter, notice: &Notice) -> Response {
     let node = notice.vm.key();
-    tell_receipt(letter, notice, &node);
+    tell_receipt(letter.id.as_deref(), notice, &letter.doubts);
     match ingress.reception.take(notice).await {
         Ok(taken) => acknowledge(ingress, &node, taken).await,
         Err(Later(why)) => Problem::later(why).about(&node).into_response(),
     }
-}
-
-fn tell_receipt(letter: &Letter, notice: &Notice, node: &str) {
-    let id = letter.id.as_deref().unwrap_or("without an id");
-    let Notice { vm, phase, at, .. } = notice;
-    let age = if notice.undated {
-        "that tells no time".to_owned()
-    } else {
-        format!("of {at}")
-    };
-    let mut what = format!("Message {id}: maintenance of {vm} is {phase:?}, by an entry {age}.");
-    for doubt in letter.doubts.iter().chain(&notice.doubts) {
-        what = format!("{what} In doubt: {doubt}.");
-    }
-    let subject = Subject {
-        node,
-        ..Subject::default()
-    };
-    log::event(Event::NoticeReceived, &subject, &what);
 }
 
 /// The effect is durable. One step for the node comes before the answer, so

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::clock::Clock;
 use crate::intake::{Ack, Later, Told};
-use crate::reception::Reception;
+use crate::reception::{Reception, tell_receipt};
 use crate::telemetry::log::{self, Event, Subject};
 
 /// As for a pushed notice: audit entries have a few kilobytes.
@@ -71,14 +71,7 @@ fn open(data: &[u8]) -> Result<Value, Malformed> {
 
 async fn take(message: &Message, notice: &Notice, reception: &Reception) -> Fate {
     let (id, node) = (&message.message_id, notice.vm.key());
-    let mut what = format!(
-        "Message {id}: maintenance of {} is {:?}, by an entry of {}.",
-        notice.vm, notice.phase, notice.at
-    );
-    for doubt in &notice.doubts {
-        what = format!("{what} Not used: {doubt}.");
-    }
-    log::event(Event::NoticeReceived, &about(&node), &what);
+    tell_receipt(Some(id), notice, &[]);
     match reception.take(notice).await {
         Ok(taken) => {
             if taken.ack.outcome == Told::Ignored {

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, bail};
 use clap::Args;
 
-use super::project;
+use crate::telemetry::project::{ask, is_project};
 
 /// Flags and environment.
 #[derive(Debug, Clone, Args)]
@@ -82,11 +82,6 @@ fn parse(name: &str) -> anyhow::Result<Name> {
     }
 }
 
-fn is_project(text: &str) -> bool {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || "-.:".contains(c);
-    !text.is_empty() && text.len() <= 100 && text.chars().all(allowed)
-}
-
 fn is_id(text: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.~+%".contains(c);
     (3..=255).contains(&text.len())
@@ -133,7 +128,7 @@ impl PullConfig {
                 Name::Bare(id) => {
                     let project = match own.take() {
                         Some(project) => project,
-                        None => project::ask().await.with_context(|| {
+                        None => ask_metadata().await.with_context(|| {
                             format!(
                                 "--pull {id}: its project isn't known; give \
                                  projects/PROJECT/subscriptions/{id}, or set GOOGLE_CLOUD_PROJECT"
@@ -152,6 +147,13 @@ impl PullConfig {
         }
         Ok(all)
     }
+}
+
+async fn ask_metadata() -> Option<String> {
+    // As Google's client libraries do.
+    let host = std::env::var("GCE_METADATA_HOST").ok();
+    let host = host.filter(|host| !host.is_empty());
+    ask(host.as_deref().unwrap_or("metadata.google.internal")).await
 }
 
 #[cfg(test)]

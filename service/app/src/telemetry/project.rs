@@ -30,7 +30,8 @@ pub async fn learn() {
     }
 }
 
-async fn ask(host: &str) -> Option<String> {
+/// Asks a metadata server.
+pub(crate) async fn ask(host: &str) -> Option<String> {
     let client = reqwest::Client::builder()
         .no_proxy()
         .timeout(TIMEOUT)
@@ -48,7 +49,7 @@ async fn ask(host: &str) -> Option<String> {
     Some(String::from_utf8(text).ok()?.trim().to_owned())
 }
 
-fn is_project(text: &str) -> bool {
+pub(crate) fn is_project(text: &str) -> bool {
     (1..=PROJECT_MAX).contains(&text.len())
         && text
             .bytes()

@@ -19,7 +19,7 @@ use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 mod fault;
 
@@ -125,6 +125,36 @@ impl Proxy {
             .filter(|seen| on.matches(seen))
             .count()
     }
+
+    /// The most requests of this kind that were under way at the same time,
+    /// among those that came since `from`.
+    pub fn most_at_once(&self, on: &On, from: Instant) -> usize {
+        let seen = self.requests();
+        let seen: Vec<_> = seen
+            .iter()
+            .filter(|seen| on.matches(seen) && seen.at >= from)
+            .collect();
+        let under_way = |at: Instant| {
+            let there = |seen: &&&Seen| seen.at <= at && seen.over.is_none_or(|over| over > at);
+            seen.iter().filter(there).count()
+        };
+        seen.iter()
+            .map(|seen| under_way(seen.at))
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+/// A request under way. However it ends, that is noted.
+struct UnderWay<'a> {
+    shared: &'a Shared,
+    index: usize,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.shared.lock().seen[self.index].over = Some(Instant::now());
+    }
 }
 
 impl Shared {
@@ -133,7 +163,7 @@ impl Shared {
     }
 
     /// Records a request, and gives the fault that applies to it.
-    fn note(&self, request: Seen) -> Option<Fault> {
+    fn note(&self, request: Seen) -> (UnderWay<'_>, Option<Fault>) {
         let mut state = self.lock();
         let rule = state
             .rules
@@ -144,7 +174,10 @@ impl Shared {
             rule.fault.clone()
         });
         state.seen.push(request);
-        fault
+        let index = state.seen.len() - 1;
+        drop(state);
+        let shared = self;
+        (UnderWay { shared, index }, fault)
     }
 }
 
@@ -199,7 +232,18 @@ async fn handle(
         .map_or("/", |path| path.as_str())
         .to_owned();
     let method = request.method().clone();
-    match shared.note(Seen { method, path }) {
+    let (at, over) = (Instant::now(), None);
+    let (_under_way, mut fault) = shared.note(Seen {
+        method,
+        path,
+        at,
+        over,
+    });
+    while let Some(Fault::Late(time, inner)) = fault {
+        sleep(time).await;
+        fault = Some(*inner);
+    }
+    match fault {
         Some(Fault::Answer(code, body)) => Ok(answer(code, &body)),
         Some(Fault::Hang) => match std::future::pending::<Infallible>().await {},
         Some(Fault::Drop) => Err(Cut),
@@ -208,7 +252,7 @@ async fn handle(
             forward(request, upstream).await
         }
         Some(Fault::AnswerLost) => forward(request, upstream).await.and(Err(Cut)),
-        None => forward(request, upstream).await,
+        Some(Fault::Late(..)) | None => forward(request, upstream).await,
     }
 }
 

@@ -9,15 +9,21 @@
 )]
 
 mod budgets;
+mod clusters;
 mod companions;
+mod compute_answers;
 mod draining;
 mod ending;
 mod ending_in_time;
 mod faults;
 mod input;
 mod manual;
+mod many;
 mod marking;
+mod pace;
 mod property;
+mod refusals;
+mod report;
 mod settings;
 mod slices;
 mod telling;

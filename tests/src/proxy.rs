@@ -21,7 +21,7 @@ use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 mod fault;
 
@@ -143,6 +143,36 @@ impl Proxy {
             .filter(|seen| on.matches(seen))
             .count()
     }
+
+    /// The most requests of this kind that were under way at the same time,
+    /// among those that came since `from`.
+    pub fn most_at_once(&self, on: &On, from: Instant) -> usize {
+        let seen = self.requests();
+        let seen: Vec<_> = seen
+            .iter()
+            .filter(|seen| on.matches(seen) && seen.at >= from)
+            .collect();
+        let under_way = |at: Instant| {
+            let there = |seen: &&&Seen| seen.at <= at && seen.over.is_none_or(|over| over > at);
+            seen.iter().filter(there).count()
+        };
+        seen.iter()
+            .map(|seen| under_way(seen.at))
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+/// A request under way. However it ends, that is noted.
+struct UnderWay<'a> {
+    shared: &'a Shared,
+    index: usize,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.shared.lock().seen[self.index].over = Some(Instant::now());
+    }
 }
 
 impl Shared {
@@ -151,7 +181,7 @@ impl Shared {
     }
 
     /// Records a request, and gives the fault that applies to it.
-    fn note(&self, request: Seen) -> Option<Fault> {
+    fn note(&self, request: Seen) -> (UnderWay<'_>, Option<Fault>) {
         let mut state = self.lock();
         let rule = state
             .rules
@@ -162,7 +192,10 @@ impl Shared {
             rule.fault.clone()
         });
         state.seen.push(request);
-        fault
+        let index = state.seen.len() - 1;
+        drop(state);
+        let shared = self;
+        (UnderWay { shared, index }, fault)
     }
 }
 
@@ -219,7 +252,18 @@ async fn handle(
     let method = request.method().clone();
     let lists_pods = path.starts_with("/api/v1/pods?") && !path.contains("watch=");
     let rewrite = shared.lock().rewrite.clone().filter(|_| lists_pods);
-    match shared.note(Seen { method, path }) {
+    let (at, over) = (Instant::now(), None);
+    let (_under_way, mut fault) = shared.note(Seen {
+        method,
+        path,
+        at,
+        over,
+    });
+    while let Some(Fault::Late(time, inner)) = fault {
+        sleep(time).await;
+        fault = Some(*inner);
+    }
+    match fault {
         Some(Fault::Answer(code, body)) => Ok(answer(code, &body)),
         Some(Fault::Hang) => match std::future::pending::<Infallible>().await {},
         Some(Fault::Drop) => Err(Cut),
@@ -228,7 +272,7 @@ async fn handle(
             forward(request, upstream).await
         }
         Some(Fault::AnswerLost) => forward(request, upstream).await.and(Err(Cut)),
-        None => match rewrite {
+        Some(Fault::Late(..)) | None => match rewrite {
             Some(rewrite) => rewritten(forward(request, upstream).await?, &rewrite).await,
             None => forward(request, upstream).await,
         },

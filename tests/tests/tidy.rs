@@ -182,16 +182,18 @@ fn modules_know_only_those_that_they_may() {
     }
 }
 
-#[test]
-fn the_map_names_only_what_is_there() {
-    let map = text("ARCHITECTURE.md");
+/// How many paths and tests a page names; each has to exist.
+fn names_what_is_there(page: &str) -> usize {
     let sources: String = files(".rs").iter().map(|file| text(file)).collect();
     let mut named = 0;
-    for word in map.split('`').skip(1).step_by(2) {
-        if word.contains('/') && !word.contains([' ', ':', '{', '.']) || word.ends_with(".rs") {
+    for word in text(page).split('`').skip(1).step_by(2) {
+        if word.contains('/') && !word.contains([' ', ':', '{', '.', '#'])
+            || word.ends_with(".rs")
+            || word.ends_with(".md")
+        {
             assert!(
                 root().join(word).exists(),
-                "ARCHITECTURE.md names {word}, which is not there"
+                "{page} names {word}, which is not there"
             );
             named += 1;
         }
@@ -200,12 +202,41 @@ fn the_map_names_only_what_is_there() {
             let function = format!("fn {word}(");
             assert!(
                 sources.contains(&function),
-                "ARCHITECTURE.md names the test {word}"
+                "{page} names the test {word}, which is not there"
             );
             named += 1;
         }
     }
+    named
+}
+
+#[test]
+fn the_map_names_only_what_is_there() {
+    let named = names_what_is_there("ARCHITECTURE.md");
     assert!(named > 20, "the map names {named} places");
+}
+
+#[test]
+fn each_complaint_has_a_source_and_a_test_or_a_reason() {
+    let page = "docs/COMPLAINTS.md";
+    let named = names_what_is_there(page);
+    assert!(named > 80, "it names {named} tests");
+    let text = text(page);
+    let is_row = |line: &&str| line.starts_with("| ") && !line.starts_with("| ---");
+    for row in text
+        .lines()
+        .filter(is_row)
+        .filter(|row| !row.contains("| source |"))
+    {
+        let cells: Vec<_> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let [complaint, source, here] = cells[..] else {
+            panic!("no three cells: {row}");
+        };
+        assert!(!complaint.is_empty() && !source.is_empty(), "{row}");
+        let names_test = here.split('`').any(|word| word.matches('_').count() >= 4);
+        let has_reason = here.split(' ').count() > 8;
+        assert!(names_test || has_reason, "neither test nor reason: {row}");
+    }
 }
 
 #[test]

@@ -13,6 +13,8 @@ use drainwell_core::notice::{Notice, Vm};
 use drainwell_core::observed::{Instance, Node};
 use drainwell_core::policy::{Policies, Policy};
 use drainwell_core::time::seconds_between;
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -225,7 +227,8 @@ impl Intake {
             .iter()
             .find(|c| Some(&c.id().path) == path.as_ref());
         let asked = named.map_or_else(|| self.clusters.iter().collect(), |cluster| vec![cluster]);
-        match find_node(&asked, &notice.vm, &name).await? {
+        let id = instance.as_ref().map(|vm| vm.id).or(notice.vm.id);
+        match find_node(&asked, &notice.vm, id, &name).await? {
             Some((cluster, node)) => {
                 let policy = self.policies.of(&cluster.id().name);
                 Ok((
@@ -406,20 +409,26 @@ impl Intake {
     }
 }
 
-/// Asks every given cluster for the VM's Node: the one whose providerID fits.
+/// Asks every given cluster for the VM's Node: the one whose providerID fits,
+/// or its instance id where it has no providerID. Whoever is slow is not waited
+/// for once another has it.
 async fn find_node<'a>(
     asked: &[&'a Arc<dyn Cluster>],
     vm: &Vm,
+    id: Option<u64>,
     name: &str,
 ) -> Result<Option<(&'a Arc<dyn Cluster>, Node)>, End> {
     let provider_id = format!("gce://{}/{}/{name}", vm.project, vm.zone);
-    let answers = futures::future::join_all(asked.iter().map(|c| c.node(name))).await;
+    let fits = |node: &Node| match &node.provider_id {
+        Some(has) => *has == provider_id,
+        None => id.is_some() && node.instance_id() == id,
+    };
+    let answers = asked.iter().map(|c| async { (*c, c.node(name).await) });
+    let mut answers: FuturesUnordered<_> = answers.collect();
     let mut failed = None;
-    for (cluster, answer) in asked.iter().zip(answers) {
+    while let Some((cluster, answer)) = answers.next().await {
         match answer {
-            Ok(Some(node)) if node.provider_id.as_deref() == Some(&provider_id) => {
-                return Ok(Some((cluster, node)));
-            }
+            Ok(Some(node)) if fits(&node) => return Ok(Some((cluster, node))),
             Ok(_) => {}
             Err(error) => failed = Some((cluster.id(), error)),
         }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::http::Method;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 /// What goes wrong with a request.
 #[derive(Clone, Debug)]
@@ -16,6 +17,8 @@ pub enum Fault {
     Drop,
     /// The request is passed on after this time.
     Delay(Duration),
+    /// This fault, but only after this time.
+    Late(Duration, Box<Self>),
     /// The request is passed on, and the connection ends instead of an answer.
     AnswerLost,
 }
@@ -32,6 +35,30 @@ impl Fault {
         Self::Answer(429, status_body(429, details))
     }
 
+    /// 429 as API priority and fairness really words it: no `Status`, but text.
+    pub fn throttled_in_words() -> Self {
+        Self::Answer(429, json!("Too many requests, please try again later."))
+    }
+
+    /// A refusal by an admission webhook, which chooses the code itself.
+    pub fn denied(code: u16) -> Self {
+        let mut body = status_body(code, json!({}));
+        body["message"] = json!("admission webhook \"guard.example.com\" denied the request: no");
+        Self::Answer(code, body)
+    }
+
+    /// A refusal because the namespace is being deleted.
+    pub fn namespace_terminating() -> Self {
+        let cause =
+            json!({ "reason": "NamespaceTerminating", "message": "it is being terminated" });
+        Self::Answer(403, status_body(403, json!({ "causes": [cause] })))
+    }
+
+    /// The same, but only after this time.
+    pub fn late(self, time: Duration) -> Self {
+        Self::Late(time, Box::new(self))
+    }
+
     /// A refusal with the cause `DisruptionBudget`: 429, or 403 when the budget
     /// is in disorder.
     pub fn budget(code: u16) -> Self {
@@ -42,9 +69,11 @@ impl Fault {
 
 fn status_body(code: u16, details: Value) -> Value {
     let reason = match code {
+        400 => "BadRequest",
         403 => "Forbidden",
         404 => "NotFound",
         409 => "Conflict",
+        413 => "RequestEntityTooLarge",
         422 => "Invalid",
         429 => "TooManyRequests",
         500 => "InternalError",
@@ -86,7 +115,8 @@ impl On {
         self
     }
 
-    pub(super) fn matches(&self, request: &Seen) -> bool {
+    /// Whether a request is one of these.
+    pub fn matches(&self, request: &Seen) -> bool {
         let method = self
             .method
             .as_ref()
@@ -106,4 +136,8 @@ pub struct Seen {
     pub method: Method,
     /// Its path and query.
     pub path: String,
+    /// When it came.
+    pub at: Instant,
+    /// When it was answered or given up.
+    pub over: Option<Instant>,
 }

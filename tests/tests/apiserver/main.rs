@@ -9,16 +9,22 @@
 )]
 
 mod budgets;
+mod clusters;
 mod companions;
+mod compute_answers;
 mod draining;
 mod ending;
 mod ending_in_time;
 mod faults;
 mod input;
 mod manual;
+mod many;
 mod marking;
+mod pace;
 mod property;
 mod pulling;
+mod refusals;
+mod report;
 mod scripts;
 mod settings;
 mod slices;

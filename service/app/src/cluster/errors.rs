@@ -75,7 +75,7 @@ impl Failure {
     }
 
     /// Bounded: a proxy may answer with a whole page.
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         match self {
             Self::Answer(status) => {
                 let message: String = status.message.chars().take(TEXT_MAX).collect();

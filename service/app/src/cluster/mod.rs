@@ -52,6 +52,7 @@ pub struct KubeCluster {
     id: ClusterId,
     client: kube::Client,
     metrics: Metrics,
+    freed: watch::Freed,
 }
 
 impl KubeCluster {
@@ -62,6 +63,7 @@ impl KubeCluster {
             id,
             client,
             metrics: Metrics::default(),
+            freed: watch::Freed::default(),
         }
     }
 
@@ -320,12 +322,14 @@ impl Cluster for KubeCluster {
         if let Err(failure) = marked {
             let asked = Asked::on_pod("patch", "status", pod);
             match failure.code() {
-                // It won't be allowed however often we ask. The pod gets its
-                // SIGTERM all the same: the host stops anyway.
-                Some(400 | 403 | 422) => {
-                    tracing::error!("{pod} is deleted without DisruptionTarget: can't {asked}");
-                }
-                _ => return self.outcome(Err(failure), &asked).await,
+                // Gone, or another pod by now; or the server has too much to do.
+                Some(404 | 409 | 429) => return self.outcome(Err(failure), &asked).await,
+                // Forbidden, or a webhook that fails or hangs, perhaps for good.
+                // The pod gets its SIGTERM all the same: the host stops anyway.
+                _ => tracing::error!(
+                    "{pod} is deleted without DisruptionTarget: can't {asked}: {}",
+                    failure.text()
+                ),
             }
         }
         let deleted = self.delete(pod, grace_s).await;
@@ -353,7 +357,7 @@ impl Cluster for KubeCluster {
     }
 
     async fn changed(&self, watching: &Watching) -> Changed {
-        watch::changed(&self.client, watching).await
+        watch::changed(&self.client, watching, &self.freed).await
     }
 }
 

@@ -1,7 +1,8 @@
 //! Waking up when something that a drain waits for has changed. Watches carry
 //! no data: the pass that follows reads the state for itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::stream::{BoxStream, SelectAll, StreamExt};
@@ -9,6 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Api, ListParams, WatchEvent, WatchParams};
 use kube::core::PartialObjectMeta;
+use tokio::time::{Instant, timeout_at};
 
 use super::CALL_TIMEOUT;
 use crate::driver::ports::{Changed, Watching};
@@ -19,10 +21,16 @@ const SINGLE_WATCHES_MAX: usize = 20;
 /// A watch that can't be opened, or ends, wakes its pass only after this, or
 /// an API server that is down would be asked in a hot loop.
 const LOST: Duration = Duration::from_secs(3);
+/// Deletions come in swarms; one wake-up tells of all that come within this
+/// time, or each would need a pass of its own.
+const GATHER: Duration = Duration::from_millis(50);
+/// Budgets change whenever a pod of theirs does: they wake at most this often,
+/// the first of them at once.
+const BUDGETS_APART: Duration = Duration::from_secs(1);
 /// The server ends a watch after this long.
 const WATCH_S: u32 = 280;
 
-pub(super) async fn changed(client: &kube::Client, watching: &Watching) -> Changed {
+pub(super) async fn changed(client: &kube::Client, watching: &Watching, freed: &Freed) -> Changed {
     let mut streams: SelectAll<BoxStream<'static, Option<Changed>>> = SelectAll::new();
     if watching.nodes.len() > SINGLE_WATCHES_MAX {
         // Metadata has no phase, so a watch for each phase of interest: a pod
@@ -41,13 +49,88 @@ pub(super) async fn changed(client: &kube::Client, watching: &Watching) -> Chang
     if streams.is_empty() {
         return std::future::pending().await;
     }
-    let lost = || async {
+    let mut told = gathered(streams, freed).await;
+    if told.is_empty() {
         tokio::time::sleep(LOST).await;
-        Changed::Pods(None)
-    };
-    match streams.next().await {
-        Some(Some(changed)) => changed,
-        Some(None) | None => lost().await,
+        return Changed::Pods(None);
+    }
+    match told.pop_first() {
+        Some(only) if told.is_empty() => only,
+        first => Changed::Several(first.into_iter().chain(told).collect()),
+    }
+}
+
+/// What is told within a moment after the first; nothing when a watch is lost
+/// before that. At most one of each node and namespace.
+async fn gathered(
+    mut streams: SelectAll<BoxStream<'static, Option<Changed>>>,
+    freed: &Freed,
+) -> BTreeSet<Changed> {
+    let mut told = BTreeSet::new();
+    let mut pods_by = None;
+    loop {
+        let until = pods_by.into_iter().chain(freed.due_at()).min();
+        let next = match until {
+            None => Ok(streams.next().await),
+            Some(until) => timeout_at(until, streams.next()).await,
+        };
+        match next {
+            Ok(Some(Some(Changed::Budget(namespace)))) => freed.note(namespace),
+            Ok(Some(Some(changed))) => {
+                pods_by.get_or_insert_with(|| Instant::now() + GATHER);
+                told.insert(changed);
+            }
+            // A watch is lost, or the time is over.
+            Ok(Some(None) | None) | Err(_) => break,
+        }
+    }
+    if freed.due_at().is_some_and(|at| at <= Instant::now()) {
+        told.extend(freed.take().into_iter().map(Changed::Budget));
+    }
+    told
+}
+
+/// Namespaces with budgets that have changed and that nobody was woken for yet.
+/// They outlive a wait that is given up, since a budget's watch begins with
+/// what comes next.
+#[derive(Default)]
+pub(super) struct Freed(Mutex<FreedState>);
+
+#[derive(Default)]
+struct FreedState {
+    untold: BTreeSet<String>,
+    since: Option<Instant>,
+    told_at: Option<Instant>,
+}
+
+impl Freed {
+    fn locked<T>(&self, change: impl FnOnce(&mut FreedState) -> T) -> T {
+        // Names can't be left half written by a panic.
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn note(&self, namespace: String) {
+        self.locked(|state| {
+            state.since.get_or_insert_with(Instant::now);
+            state.untold.insert(namespace);
+        });
+    }
+
+    /// When somebody is to be woken for them, if there are any.
+    fn due_at(&self) -> Option<Instant> {
+        self.locked(|state| {
+            let gathered = state.since? + GATHER;
+            let apart = state.told_at.map(|at| at + BUDGETS_APART);
+            Some(apart.map_or(gathered, |apart| apart.max(gathered)))
+        })
+    }
+
+    fn take(&self) -> BTreeSet<String> {
+        self.locked(|state| {
+            state.since = None;
+            state.told_at = Some(Instant::now());
+            std::mem::take(&mut state.untold)
+        })
     }
 }
 

@@ -98,7 +98,6 @@ impl Step<'_> {
                 }
             }
         }
-        let key = &self.intent.key;
         for action in plan.actions {
             // One under way is waited for: its answer decides what comes next.
             if memory.under_way.insert(action.departure().pod.uid.clone()) {
@@ -106,7 +105,7 @@ impl Step<'_> {
                 let (cluster, clock) = (Arc::clone(self.cluster), *self.driver.clock());
                 stepped
                     .calls
-                    .push(calls::call(cluster, clock, node, key.clone(), action));
+                    .push(calls::call(cluster, clock, node, self.intent, action));
                 stepped.actions += 1;
             }
         }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use drainwell_core::action::{Action, Departure, Outcome};
+use drainwell_core::intent::Intent;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -28,15 +29,17 @@ pub(super) struct Called {
     at: Timestamp,
 }
 
-/// Makes a call.
+/// Makes a call, in its turn.
 pub(super) fn call(
     cluster: Arc<dyn Cluster>,
     clock: Clock,
     node: String,
-    key: String,
+    intent: &Intent,
     action: Action,
 ) -> Call {
+    let (key, deadline) = (intent.key.clone(), intent.deadline);
     async move {
+        let _turn = cluster.turn(deadline).await;
         let outcome = match &action {
             Action::Evict(d) => cluster.evict(&d.pod, d.shortened_to_s).await,
             Action::Force(d) => cluster.force(&d.pod, d.shortened_to_s, clock.now()).await,

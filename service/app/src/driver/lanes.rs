@@ -1,13 +1,15 @@
 //! One budget of API calls a cluster, in lanes: while a mark waits for the
 //! cluster, no eviction is sent to it, for a second at most, and no Event while
-//! an eviction waits. How many evictions are under way at
-//! once follows what the server gives.
+//! an eviction waits.
+//! Evictions that wait go by their node's deadline, the earliest first. How
+//! many are under way at once follows what the server gives.
 //!
 //! The number grows with every answer and falls when the server throttles or
 //! fails. Latency is no sign: an eviction that closely follows another takes
 //! 100 ms at the least, because the server lists budgets through its watch
 //! cache, and that is no congestion.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,11 +18,11 @@ use drainwell_core::action::Outcome;
 use drainwell_core::edit::NodeEdit;
 use drainwell_core::observed::{Node, PodRef};
 use jiff::Timestamp;
-use tokio::sync::watch;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::events::KubeEvent;
-use super::ports::{CallError, Changed, Cluster, ClusterId, PodList, Watching};
+use super::ports::{CallError, Changed, Cluster, ClusterId, PodList, Turn, Watching};
 
 /// An API server on two cores gave the most evictions a second at 64 at once.
 const LIMIT_MAX: f64 = 64.0;
@@ -35,66 +37,15 @@ const CALM: Duration = Duration::from_secs(1);
 /// A cluster whose calls go through lanes.
 pub struct Laned {
     inner: Arc<dyn Cluster>,
-    /// Marks under way or waiting.
-    marks: watch::Sender<usize>,
-    evictions: Limit,
+    lanes: Arc<Lanes>,
 }
 
 impl Laned {
     /// Puts a cluster behind lanes.
     #[must_use]
     pub fn new(inner: Arc<dyn Cluster>) -> Self {
-        Self {
-            inner,
-            marks: watch::Sender::new(0),
-            evictions: Limit::new(),
-        }
-    }
-
-    async fn evicting(&self, call: impl Future<Output = Outcome>) -> Outcome {
-        let until = Instant::now() + MARKS_FIRST;
-        let _slot = loop {
-            let slot = self.evictions.acquire(Lane::Evictions).await;
-            if *self.marks.borrow() == 0 || Instant::now() >= until {
-                break slot;
-            }
-            drop(slot);
-            let mut marks = self.marks.subscribe();
-            // It fails only when the sender is gone, and that is ours.
-            drop(tokio::time::timeout_at(until, marks.wait_for(|marks| *marks == 0)).await);
-        };
-        let outcome = call.await;
-        self.evictions.learn(&outcome);
-        outcome
-    }
-
-    /// A slot that neither a mark nor an eviction waits for.
-    async fn spare_slot(&self) -> Slot<'_> {
-        loop {
-            let slot = self.evictions.acquire(Lane::Events).await;
-            if *self.marks.borrow() == 0 {
-                return slot;
-            }
-            drop(slot);
-            // It fails only when the sender is gone, and that is ours.
-            drop(self.marks.subscribe().wait_for(|marks| *marks == 0).await);
-        }
-    }
-}
-
-/// A mark under way; evictions wait until it is dropped.
-struct MarkUnderWay<'a>(&'a watch::Sender<usize>);
-
-impl<'a> MarkUnderWay<'a> {
-    fn new(marks: &'a watch::Sender<usize>) -> Self {
-        marks.send_modify(|n| *n += 1);
-        Self(marks)
-    }
-}
-
-impl Drop for MarkUnderWay<'_> {
-    fn drop(&mut self) {
-        self.0.send_modify(|n| *n -= 1);
+        let lanes = Arc::new(Lanes::new());
+        Self { inner, lanes }
     }
 }
 
@@ -105,7 +56,7 @@ impl Cluster for Laned {
     }
 
     async fn node(&self, name: &str) -> Result<Option<Node>, CallError> {
-        let _mark = MarkUnderWay::new(&self.marks);
+        let _mark = Mark::new(&self.lanes);
         self.inner.node(name).await
     }
 
@@ -118,24 +69,34 @@ impl Cluster for Laned {
     }
 
     async fn edit_node(&self, edit: &NodeEdit) -> Result<Node, CallError> {
-        let _mark = MarkUnderWay::new(&self.marks);
+        let _mark = Mark::new(&self.lanes);
         self.inner.edit_node(edit).await
     }
 
+    async fn turn(&self, deadline: Timestamp) -> Turn {
+        Turn::holding(self.lanes.slot(Lane::Eviction(deadline)).await)
+    }
+
     async fn evict(&self, pod: &PodRef, grace_s: Option<u32>) -> Outcome {
-        self.evicting(self.inner.evict(pod, grace_s)).await
+        let outcome = self.inner.evict(pod, grace_s).await;
+        self.lanes.learn(&outcome);
+        outcome
     }
 
     async fn force(&self, pod: &PodRef, grace_s: Option<u32>, now: Timestamp) -> Outcome {
-        self.evicting(self.inner.force(pod, grace_s, now)).await
+        let outcome = self.inner.force(pod, grace_s, now).await;
+        self.lanes.learn(&outcome);
+        outcome
     }
 
     async fn shorten(&self, pod: &PodRef, grace_s: u32) -> Outcome {
-        self.evicting(self.inner.shorten(pod, grace_s)).await
+        let outcome = self.inner.shorten(pod, grace_s).await;
+        self.lanes.learn(&outcome);
+        outcome
     }
 
     async fn post_event(&self, event: &KubeEvent) -> Result<(), CallError> {
-        let _slot = self.spare_slot().await;
+        let _slot = self.lanes.slot(Lane::Event).await;
         self.inner.post_event(event).await
     }
 
@@ -144,89 +105,142 @@ impl Cluster for Laned {
     }
 }
 
-/// How many calls may be under way: additive increase, multiplicative decrease.
-struct Limit {
-    state: Mutex<LimitState>,
-    freed: watch::Sender<()>,
+/// Who may call now, and who waits.
+struct Lanes {
+    state: Mutex<State>,
 }
 
-struct LimitState {
+struct State {
+    /// Marks under way.
+    marks: usize,
+    /// How many of the others may be under way: additive increase, multiplicative
+    /// decrease.
     limit: f64,
+    /// Evictions and Events under way.
     under_way: usize,
-    /// Evictions that wait for a slot.
-    waiting: usize,
+    /// When the limit was lowered last.
     lowered: Option<Instant>,
+    /// Those that wait, by lane and then by when they came. As many as there are
+    /// pods to be told, since no pod has two calls, and a few Events.
+    waiting: BTreeMap<(Lane, u64), Waiting>,
+    /// Number of the last one that came.
+    serial: u64,
 }
 
-/// Who may take a slot that is free.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// One that waits, since when, and where its slot is to be sent.
+struct Waiting {
+    since: Instant,
+    sender: oneshot::Sender<Slot>,
+}
+
+/// What waits for a slot, the most urgent first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Lane {
-    Evictions,
-    /// Only those that no eviction waits for.
-    Events,
+    /// An eviction on a node that stops then.
+    Eviction(Timestamp),
+    /// Only when no eviction waits.
+    Event,
 }
 
-/// An eviction that waits for its slot.
-struct Waiting<'a>(&'a Limit);
+/// A mark under way; all others wait until it is dropped.
+struct Mark<'a>(&'a Arc<Lanes>);
 
-impl<'a> Waiting<'a> {
-    fn new(limit: &'a Limit) -> Self {
-        limit.locked(|state| state.waiting += 1);
-        Self(limit)
+impl<'a> Mark<'a> {
+    fn new(lanes: &'a Arc<Lanes>) -> Self {
+        lanes.locked(|state| state.marks += 1);
+        Self(lanes)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for Mark<'_> {
     fn drop(&mut self) {
-        self.0.locked(|state| state.waiting -= 1);
-        self.0.freed.send_replace(());
+        self.0.locked(|state| state.marks -= 1);
+        self.0.hand_out();
     }
 }
 
-struct Slot<'a>(&'a Limit);
+/// An eviction or an Event under way.
+struct Slot(Arc<Lanes>);
 
-impl Drop for Slot<'_> {
+impl Drop for Slot {
     fn drop(&mut self) {
         self.0.locked(|state| state.under_way -= 1);
-        self.0.freed.send_replace(());
+        self.0.hand_out();
     }
 }
 
-impl Limit {
+impl State {
+    /// The next who may call, if anybody may.
+    fn next(&mut self) -> Option<oneshot::Sender<Slot>> {
+        #[expect(clippy::cast_precision_loss, reason = "it stays under a hundred")]
+        let free = (self.under_way as f64) < self.limit.floor();
+        if !free {
+            return None;
+        }
+        while let Some(first) = self.waiting.first_entry() {
+            let Waiting { since, sender } = first.get();
+            // Whoever has given up waiting is passed over.
+            if sender.is_closed() {
+                first.remove();
+                continue;
+            }
+            let eviction = matches!(first.key().0, Lane::Eviction(_));
+            if self.marks > 0 && !(eviction && since.elapsed() >= MARKS_FIRST) {
+                return None;
+            }
+            self.under_way += 1;
+            return Some(first.remove().sender);
+        }
+        None
+    }
+}
+
+impl Lanes {
     fn new() -> Self {
-        let state = LimitState {
-            limit: LIMIT_FIRST,
-            under_way: 0,
-            waiting: 0,
-            lowered: None,
-        };
         Self {
-            state: Mutex::new(state),
-            freed: watch::Sender::new(()),
+            state: Mutex::new(State {
+                marks: 0,
+                limit: LIMIT_FIRST,
+                under_way: 0,
+                lowered: None,
+                waiting: BTreeMap::new(),
+                serial: 0,
+            }),
         }
     }
 
-    fn locked<T>(&self, change: impl FnOnce(&mut LimitState) -> T) -> T {
+    fn locked<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         // Numbers can't be left half written by a panic.
         change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    async fn acquire(&self, lane: Lane) -> Slot<'_> {
-        let mut freed = self.freed.subscribe();
-        let _waiting = (lane == Lane::Evictions).then(|| Waiting::new(self));
+    /// Waits until a call of this lane may be made.
+    async fn slot(self: &Arc<Self>, lane: Lane) -> Slot {
         loop {
-            let free = self.locked(|state| {
-                #[expect(clippy::cast_precision_loss, reason = "it stays under a hundred")]
-                let free = (state.under_way as f64) < state.limit.floor()
-                    && (lane == Lane::Evictions || state.waiting == 0);
-                state.under_way += usize::from(free);
-                free
+            let (sender, mut slot) = oneshot::channel();
+            let since = Instant::now();
+            self.locked(|state| {
+                state.serial += 1;
+                let waiting = Waiting { since, sender };
+                state.waiting.insert((lane, state.serial), waiting);
             });
-            if free {
-                return Slot(self);
+            self.hand_out();
+            if let Ok(Ok(slot)) = tokio::time::timeout(MARKS_FIRST, &mut slot).await {
+                return slot;
             }
-            // It fails only when the sender is gone, and that is ours.
-            drop(freed.changed().await);
+            self.hand_out();
+            // It fails only when the sender is gone, and that is used first.
+            if let Ok(slot) = slot.await {
+                return slot;
+            }
+        }
+    }
+
+    /// Lets go on whoever may.
+    fn hand_out(self: &Arc<Self>) {
+        while let Some(next) = self.locked(State::next) {
+            // One that gives up at this moment gives its slot back by itself.
+            drop(next.send(Slot(Arc::clone(self))));
         }
     }
 
@@ -247,10 +261,12 @@ impl Limit {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
+
     use super::*;
 
     fn limit_after(outcomes: &[(Outcome, u32)]) -> f64 {
-        let limit = Limit::new();
+        let limit = Lanes::new();
         for (outcome, times) in outcomes {
             (0..*times).for_each(|_| limit.learn(outcome));
         }
@@ -272,5 +288,58 @@ mod tests {
         );
         let why = "a budget".to_owned();
         assert!(limit_after(&[(Outcome::Blocked { why }, 50)]) > LIMIT_FIRST);
+    }
+
+    fn eviction(seconds: i64) -> Lane {
+        Lane::Eviction(Timestamp::from_second(1_790_000_000 + seconds).unwrap_or_default())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_mark_that_hangs_keeps_evictions_for_a_second_and_events_for_good() {
+        let lanes = Arc::new(Lanes::new());
+        let _mark = Mark::new(&lanes);
+        let began = Instant::now();
+        let slot = lanes.slot(eviction(300)).await;
+        assert_eq!(began.elapsed(), MARKS_FIRST);
+        drop(slot);
+        let event = tokio::time::timeout(MARKS_FIRST * 60, lanes.slot(Lane::Event)).await;
+        assert!(event.is_err());
+    }
+
+    #[tokio::test]
+    async fn the_earliest_deadline_is_first_and_those_who_gave_up_take_no_place() {
+        let lanes = Arc::new(Lanes::new());
+        let mut held = Vec::new();
+        while held.len() < 16 {
+            held.push(lanes.slot(Lane::Event).await);
+        }
+        let wait = |lane| Box::pin(lanes.slot(lane));
+        let mut event = wait(Lane::Event);
+        let (mut hour, mut minutes) = (wait(eviction(3600)), wait(eviction(300)));
+        let (mut gives_up, mut another_hour) = (wait(eviction(60)), wait(eviction(3600)));
+        for waiting in [
+            &mut event,
+            &mut hour,
+            &mut minutes,
+            &mut gives_up,
+            &mut another_hour,
+        ] {
+            assert!(waiting.now_or_never().is_none(), "the limit is reached");
+        }
+        drop(gives_up);
+        let mark = Mark::new(&lanes);
+        held.truncate(15);
+        assert!((&mut minutes).now_or_never().is_none(), "marks go first");
+        drop(mark);
+        // With one slot: each goes only when the one before is through.
+        assert!((&mut hour).now_or_never().is_none());
+        assert!(minutes.now_or_never().is_some(), "the earliest deadline");
+        assert!((&mut another_hour).now_or_never().is_none());
+        assert!(hour.now_or_never().is_some(), "the one that came first");
+        assert!((&mut event).now_or_never().is_none());
+        assert!(another_hour.now_or_never().is_some());
+        assert!(event.now_or_never().is_some(), "and then an Event");
+        drop(held);
+        assert_eq!(lanes.locked(|state| state.under_way), 0);
     }
 }

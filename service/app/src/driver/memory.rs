@@ -56,6 +56,8 @@ pub struct NodeMemory {
     pub look: Look,
     /// Tries on the pods still there, by UID.
     pub attempts: BTreeMap<String, Attempt>,
+    /// When pods may be tried again because a budget has changed, by UID.
+    pub freed: BTreeMap<String, Timestamp>,
     /// Pods seen on the node that hold a tier, by UID, with their tier.
     pub present: BTreeMap<String, (PodRef, String)>,
     /// Pods that went, for the report.
@@ -165,25 +167,41 @@ impl NodeMemory {
             outcome,
             failures,
         };
+        self.freed.remove(uid);
         self.attempts.insert(uid.to_owned(), attempt);
     }
 
     /// A budget has changed: pods that it blocked may be tried at once, or when
     /// the last try is two seconds old. Budgets change often for no reason.
-    fn forget_blocks(&mut self, namespace: &str, now: Timestamp) {
+    fn note_freed(&mut self, namespace: &str, now: Timestamp) {
         let present = &self.present;
-        for (uid, attempt) in &mut self.attempts {
+        for (uid, attempt) in &self.attempts {
             let blocked = matches!(attempt.outcome, Outcome::Blocked { .. });
             let there = present
                 .get(uid)
                 .is_some_and(|(pod, _)| pod.namespace == namespace);
             if blocked && there {
-                // As if it had been tried so long ago that it is due then.
                 let due = shift(attempt.at, BUDGET_PAUSE_S).max(now);
-                attempt.at = attempt.at.min(shift(due, -LONG_AGO_S));
+                let due = *self.freed.entry(uid.clone()).or_insert(due);
                 self.due_at = Some(self.due_at.map_or(due, |at| at.min(due)));
             }
         }
+    }
+
+    /// Makes due what a changed budget allows to be tried now, as if the last
+    /// try were long ago; gives when the next one falls due.
+    pub fn try_freed(&mut self, now: Timestamp) -> Option<Timestamp> {
+        let attempts = &mut self.attempts;
+        self.freed.retain(|uid, due| {
+            let Some(attempt) = attempts.get_mut(uid) else {
+                return false;
+            };
+            if *due <= now {
+                attempt.at = attempt.at.min(shift(now, -LONG_AGO_S));
+            }
+            *due > now
+        });
+        self.freed.values().min().copied()
     }
 
     /// Namespaces in which a budget blocks a pod.
@@ -216,8 +234,13 @@ impl ClusterMemory {
                 Changed::Pods(None) => node.due_at = None,
                 Changed::Pods(Some(changed)) if changed == name => node.due_at = None,
                 Changed::Pods(Some(_)) => {}
-                Changed::Budget(namespace) => node.forget_blocks(namespace, now),
+                Changed::Budget(namespace) => node.note_freed(namespace, now),
+                // Of one kind each.
+                Changed::Several(_) => {}
             }
+        }
+        if let Changed::Several(changes) = change {
+            changes.iter().for_each(|one| self.note_change(one, now));
         }
     }
 

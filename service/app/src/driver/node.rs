@@ -44,6 +44,7 @@ impl Driver {
             note_gangs(&list.pods, &mut memory);
         }
         let now = self.clock().now();
+        let freed_at = memory.try_freed(now);
         let seen = Observed {
             node,
             pods: list.pods,
@@ -56,11 +57,12 @@ impl Driver {
                 .cloned()
                 .collect(),
         };
-        let plan = if self.is_by_hand() {
+        let mut plan = if self.is_by_hand() {
             manual::plan(&seen, &intent, policy, now)
         } else {
             plan(&seen, &intent, policy, now)
         };
+        plan.wake_at = freed_at.map_or(plan.wake_at, |at| at.min(plan.wake_at));
         let step = Step {
             driver: self,
             cluster,

@@ -93,12 +93,29 @@ pub struct Awaited {
 }
 
 /// Why a watch woke us. Says where to look; the pass sees for itself what is there.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Changed {
     /// A pod is gone, finished, or new: on this node, or nobody knows where.
     Pods(Option<String>),
     /// A budget in this namespace allows disruptions (or is gone).
     Budget(String),
+    /// All of these, told at about the same time.
+    Several(Vec<Self>),
+}
+
+/// The right to make one call on a pod, until it is dropped.
+#[derive(Default)]
+pub struct Turn {
+    _held: Option<Box<dyn Send>>,
+}
+
+impl Turn {
+    /// Lets go of `held` when the call is over.
+    pub fn holding(held: impl Send + 'static) -> Self {
+        Self {
+            _held: Some(Box::new(held)),
+        }
+    }
 }
 
 /// A Kubernetes cluster.
@@ -118,6 +135,12 @@ pub trait Cluster: Send + Sync {
 
     /// Applies a patch to a Node; returns the Node as it is then.
     async fn edit_node(&self, edit: &NodeEdit) -> Result<Node, CallError>;
+
+    /// Waits until a call on a pod of a node that stops at `deadline` may be
+    /// made. Where calls have to queue, the earliest deadline is first.
+    async fn turn(&self, _deadline: Timestamp) -> Turn {
+        Turn::default()
+    }
 
     /// Asks for a pod's eviction, with its own grace or a shorter one.
     async fn evict(&self, pod: &PodRef, grace_s: Option<u32>) -> Outcome;

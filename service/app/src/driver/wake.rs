@@ -24,8 +24,6 @@ use crate::telemetry::metrics::Metrics;
 /// With nothing to do, clusters are still looked at once a minute: an intent
 /// may have been written by another instance.
 const IDLE_S: i64 = 60;
-/// Deletions come in swarms; one pass serves all that come within this time.
-const GATHER: Duration = Duration::from_millis(50);
 /// How long a pass waits for the answers to its calls. Within the two seconds
 /// that a notice's own first step may take.
 const SETTLE: Duration = Duration::from_millis(1200);
@@ -244,10 +242,7 @@ async fn run_one(
             Reason::Stop => break,
             Reason::Asked | Reason::Due => {}
             Reason::Answered(called) => memory.settle(*called, id, metrics),
-            Reason::Watch(change) => {
-                memory.note_change(&change, driver.clock().now());
-                tokio::time::sleep(GATHER).await;
-            }
+            Reason::Watch(change) => memory.note_change(&change, driver.clock().now()),
         }
     }
     // A call that is given up may still be carried out, and burns a budget's

@@ -8,6 +8,7 @@
 )]
 
 mod confirm;
+mod holding;
 mod intent;
 mod lifecycle;
 mod manual;

@@ -191,10 +191,10 @@ fn late_enough(told: &Told<'_>, pod: &PodFacts, intent: &Intent) -> bool {
 /// Its own grace, or what was left of a known deadline when the call was
 /// planned; never none of it, unless it asks for none.
 fn right_grace(told: &Told<'_>, pod: &PodFacts, intent: &Intent) -> bool {
-    // What a terminating pod asked for doesn't matter: a DELETE with a longer
-    // grace than it has left changes nothing.
+    // One that terminates is never given more than it asks for: somebody else
+    // may have given it less.
     let own_s = if told.telling == Telling::Shorten {
-        i64::MAX
+        i64::from(pod.pod.grace_s).max(1)
     } else {
         i64::from(pod.pod.grace_s)
     };

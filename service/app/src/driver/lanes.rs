@@ -8,6 +8,7 @@
 //! 100 ms at the least, because the server lists budgets through its watch
 //! cache, and that is no congestion.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use drainwell_core::action::Outcome;
 use drainwell_core::edit::NodeEdit;
 use drainwell_core::observed::{Node, PodRef};
 use jiff::Timestamp;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::events::KubeEvent;
@@ -35,8 +36,7 @@ const CALM: Duration = Duration::from_secs(1);
 /// A cluster whose calls go through lanes.
 pub struct Laned {
     inner: Arc<dyn Cluster>,
-    /// Marks under way or waiting.
-    marks: watch::Sender<usize>,
+    marks: Marks,
     evictions: Limit,
 }
 
@@ -46,7 +46,7 @@ impl Laned {
     pub fn new(inner: Arc<dyn Cluster>) -> Self {
         Self {
             inner,
-            marks: watch::Sender::new(0),
+            marks: Marks::default(),
             evictions: Limit::new(),
         }
     }
@@ -55,13 +55,12 @@ impl Laned {
         let until = Instant::now() + MARKS_FIRST;
         let _slot = loop {
             let slot = self.evictions.acquire(Lane::Evictions).await;
-            if *self.marks.borrow() == 0 || Instant::now() >= until {
+            let over = self.marks.over.notified();
+            if self.marks.none() || Instant::now() >= until {
                 break slot;
             }
             drop(slot);
-            let mut marks = self.marks.subscribe();
-            // It fails only when the sender is gone, and that is ours.
-            drop(tokio::time::timeout_at(until, marks.wait_for(|marks| *marks == 0)).await);
+            drop(tokio::time::timeout_at(until, over).await);
         };
         let outcome = call.await;
         self.evictions.learn(&outcome);
@@ -72,29 +71,45 @@ impl Laned {
     async fn spare_slot(&self) -> Slot<'_> {
         loop {
             let slot = self.evictions.acquire(Lane::Events).await;
-            if *self.marks.borrow() == 0 {
+            let over = self.marks.over.notified();
+            if self.marks.none() {
                 return slot;
             }
             drop(slot);
-            // It fails only when the sender is gone, and that is ours.
-            drop(self.marks.subscribe().wait_for(|marks| *marks == 0).await);
+            over.await;
         }
     }
 }
 
+/// Marks under way or waiting. Those who wait for their end are woken in the
+/// order in which they came.
+#[derive(Default)]
+struct Marks {
+    count: AtomicUsize,
+    over: Notify,
+}
+
+impl Marks {
+    fn none(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+}
+
 /// A mark under way; evictions wait until it is dropped.
-struct MarkUnderWay<'a>(&'a watch::Sender<usize>);
+struct MarkUnderWay<'a>(&'a Marks);
 
 impl<'a> MarkUnderWay<'a> {
-    fn new(marks: &'a watch::Sender<usize>) -> Self {
-        marks.send_modify(|n| *n += 1);
+    fn new(marks: &'a Marks) -> Self {
+        marks.count.fetch_add(1, Ordering::AcqRel);
         Self(marks)
     }
 }
 
 impl Drop for MarkUnderWay<'_> {
     fn drop(&mut self) {
-        self.0.send_modify(|n| *n -= 1);
+        if self.0.count.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.over.notify_waiters();
+        }
     }
 }
 
@@ -147,7 +162,7 @@ impl Cluster for Laned {
 /// How many calls may be under way: additive increase, multiplicative decrease.
 struct Limit {
     state: Mutex<LimitState>,
-    freed: watch::Sender<()>,
+    freed: Notify,
 }
 
 struct LimitState {
@@ -179,7 +194,7 @@ impl<'a> Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.locked(|state| state.waiting -= 1);
-        self.0.freed.send_replace(());
+        self.0.freed.notify_waiters();
     }
 }
 
@@ -188,7 +203,7 @@ struct Slot<'a>(&'a Limit);
 impl Drop for Slot<'_> {
     fn drop(&mut self) {
         self.0.locked(|state| state.under_way -= 1);
-        self.0.freed.send_replace(());
+        self.0.freed.notify_waiters();
     }
 }
 
@@ -202,7 +217,7 @@ impl Limit {
         };
         Self {
             state: Mutex::new(state),
-            freed: watch::Sender::new(()),
+            freed: Notify::new(),
         }
     }
 
@@ -212,9 +227,9 @@ impl Limit {
     }
 
     async fn acquire(&self, lane: Lane) -> Slot<'_> {
-        let mut freed = self.freed.subscribe();
         let _waiting = (lane == Lane::Evictions).then(|| Waiting::new(self));
         loop {
+            let freed = self.freed.notified();
             let free = self.locked(|state| {
                 #[expect(clippy::cast_precision_loss, reason = "it stays under a hundred")]
                 let free = (state.under_way as f64) < state.limit.floor()
@@ -225,8 +240,7 @@ impl Limit {
             if free {
                 return Slot(self);
             }
-            // It fails only when the sender is gone, and that is ours.
-            drop(freed.changed().await);
+            freed.await;
         }
     }
 

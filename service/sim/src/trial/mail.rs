@@ -7,12 +7,14 @@ use std::time::Duration;
 use drainwell_app::intake::{Ack, Later, Told};
 use drainwell_core::notice::{self, Phase, Reading, Received, Source};
 use drainwell_core::time::{seconds_between, shift};
+use fastrand::Rng;
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
 use super::bench::Bench;
 use super::instance::Door;
+use super::scene;
 use super::step::{Forged, Mail};
 use crate::demo::audit::{self, Subject};
 use crate::journal::{NodeChange, What};
@@ -36,7 +38,7 @@ pub(super) struct Post {
     doors: Doors,
     under_way: JoinSet<()>,
     /// How much of the world's journal has been mailed.
-    read: usize,
+    read: [usize; 2],
     /// What becomes of entries, until when.
     rules: Vec<(Mail, Timestamp)>,
 }
@@ -47,7 +49,7 @@ impl Post {
             bench: Arc::clone(bench),
             doors: Arc::clone(doors),
             under_way: JoinSet::new(),
-            read: 0,
+            read: [0; 2],
             rules: Vec::new(),
         }
     }
@@ -65,8 +67,13 @@ impl Post {
 
     /// Sends what Compute has written since the last time.
     pub(super) fn collect(&mut self) {
-        let new = self.bench.world.journal_since(self.read);
-        self.read += new.len();
+        let bench = Arc::clone(&self.bench);
+        let mut new = Vec::new();
+        for (world, read) in [&bench.world, &bench.far].iter().zip(&mut self.read) {
+            let entries = world.journal_since(*read);
+            *read += entries.len();
+            new.extend(entries);
+        }
         for entry in &new {
             let What::Node { node, change } = &entry.what else {
                 continue;
@@ -103,7 +110,7 @@ impl Post {
     fn send(&mut self, node: &str, subject: Subject, at: Timestamp) {
         let bench = &self.bench;
         let now = bench.now();
-        let Some((vm, instance)) = bench.world.find_vm(node) else {
+        let Some((vm, instance)) = bench.world_of(node).find_vm(node) else {
             return;
         };
         let shown = instance.maintenance.as_ref();
@@ -114,28 +121,36 @@ impl Post {
             match how {
                 Mail::Lost => copies = 0,
                 Mail::Twice => copies *= 2,
-                Mail::Late(by_s) => delay_s += i64::from(bench.dice(5).u32(*by_s / 2..=*by_s)),
+                Mail::Late(by_s) => delay_s += i64::from(bench.dice("late").u32(*by_s / 2..=*by_s)),
             }
         }
         for copy in 0..copies.min(4) {
             let (bench, doors) = (Arc::clone(bench), Arc::clone(&self.doors));
             let first = shift(now, delay_s + 7 * copy);
             let (node, entry) = (node.to_owned(), entry.clone());
+            let dice = bench.dice("door");
             self.under_way
-                .spawn(async move { deliver(&bench, &doors, &node, &entry, first).await });
+                .spawn(async move { deliver(&bench, &doors, dice, &node, &entry, first).await });
         }
     }
 }
 
 /// Pushes one message until it is acknowledged.
-async fn deliver(bench: &Arc<Bench>, doors: &Doors, node: &str, entry: &Value, first: Timestamp) {
+async fn deliver(
+    bench: &Arc<Bench>,
+    doors: &Doors,
+    mut dice: Rng,
+    node: &str,
+    entry: &Value,
+    first: Timestamp,
+) {
     bench.clock.sleep_until(first).await;
     let mut backoff_s = BACKOFF_MIN_S;
     while seconds_between(first, bench.now()) < KEPT_S {
         let door = {
             let doors = doors.lock().unwrap_or_else(PoisonError::into_inner);
             let up: Vec<Door> = doors.iter().flatten().cloned().collect();
-            bench.dice(6).choice(up.iter()).cloned()
+            dice.choice(up.iter()).cloned()
         };
         if let Some(door) = door
             && push(bench, door, node, entry, first).await
@@ -177,7 +192,8 @@ async fn push(bench: &Bench, mut door: Door, node: &str, entry: &Value, first: T
     };
     let now = bench.now();
     let said = || format!("notice {:?} for {node} -> {answer:?}", notice.phase);
-    bench.ledger().note(now, said);
+    let far = scene::FAR_NODES.contains(&node);
+    bench.ledger().note(far, now, said);
     if let Ok(Ok(ack)) = &answer {
         check_ack(bench, node, notice.phase, ack, begun);
     }

@@ -34,6 +34,7 @@ fn pods(count: usize, begun: Timestamp) -> Vec<Pod> {
             grace_s: 30 + u32::try_from(n).unwrap_or(0),
             created: shift(begun, -3600),
             deletion_at: (n % 5 == 0).then(|| shift(begun, 60)),
+            deletion_grace_s: (n % 5 == 0).then_some(60),
         })
         .collect()
 }

@@ -44,7 +44,7 @@ pub struct Departure {
     pub pod: PodRef,
     /// Name of its tier.
     pub tier: String,
-    /// What the pod itself asks for.
+    /// What the pod itself asks for, or was told to stop with before.
     pub grace_s: u32,
     /// What it gets, when that is less.
     pub shortened_to_s: Option<u32>,

@@ -140,6 +140,9 @@ pub struct Pod {
     pub created: Timestamp,
     /// `metadata.deletionTimestamp`: when its grace is over.
     pub deletion_at: Option<Timestamp>,
+    /// `metadata.deletionGracePeriodSeconds`: the grace it was told to stop
+    /// with, counted from the first time it was told.
+    pub deletion_grace_s: Option<u32>,
 }
 
 /// One of `spec.tolerations`.

@@ -6,7 +6,8 @@
 pub(crate) struct Seed(pub(crate) u64);
 
 impl Seed {
-    fn generator(self, purpose: &str) -> fastrand::Rng {
+    /// Chance for one purpose.
+    pub(crate) fn generator(self, purpose: &str) -> fastrand::Rng {
         // FNV-1a: the same in every release, unlike the standard hasher.
         let hash = purpose
             .bytes()

@@ -88,8 +88,8 @@ impl Trial {
             anyhow::Ok((bench, simulated_s))
         })?;
         drop(runtime);
-        let calls = bench.ledger_at_end(|ledger| ledger.calls());
-        let (breaches, trace) = bench.ledger_at_end(|ledger| ledger.take_parts());
+        let calls = bench.ledger_as_is(|ledger| ledger.calls());
+        let (breaches, trace) = bench.ledger_as_is(|ledger| ledger.take_parts());
         Ok(Verdict {
             breaches,
             trace,

@@ -105,6 +105,11 @@ impl World {
         self.change(|state| state.remove_budget(namespace, name));
     }
 
+    /// From now on admission refuses to let pods of a namespace be told to stop.
+    pub fn guard(&self, namespace: &str) {
+        self.change(|state| state.guarded.insert(namespace.to_owned()));
+    }
+
     /// Compute shows a maintenance of a node's host: one that lies ahead, or
     /// one that begins now. Returns whether there is such a node.
     pub fn announce(&self, node: &str, starts_at: Timestamp, spec: MaintenanceSpec) -> bool {

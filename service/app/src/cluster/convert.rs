@@ -84,6 +84,9 @@ pub(super) fn pod(pod: api::Pod) -> Pod {
         grace_s: u32::try_from(grace_s).unwrap_or(u32::MAX),
         created,
         deletion_at: meta.deletion_timestamp.map(|Time(t)| t),
+        deletion_grace_s: meta
+            .deletion_grace_period_seconds
+            .map(|s| u32::try_from(s.max(0)).unwrap_or(u32::MAX)),
     }
 }
 

@@ -27,6 +27,8 @@ const BACKOFF_MAX_S: i64 = 20;
 const WARN_S: i64 = 60;
 /// Pods named in one line.
 const NAMED_MAX: usize = 20;
+/// A call is carried out at most this long after it was planned.
+const CALL_S: i64 = 10;
 /// A deletion a little past the deadline is no reason for another DELETE.
 const SLACK_S: i64 = 2;
 
@@ -347,16 +349,30 @@ impl<'a> Drain<'a> {
         let Some(left_s) = self.remaining_s().filter(|_| late && due) else {
             return;
         };
-        let gets_s = left_s.min(member.pod.grace_s.max(1));
-        // Clocks differ: a DELETE that makes it no earlier is none worth sending.
-        if deletion_at > shift(self.now, i64::from(gets_s) + SLACK_S) {
-            let departure = self.departure(member, tier);
+        let has_s = member.pod.deletion_grace_s.unwrap_or(u32::MAX);
+        let gets_s = self.lasting_s(left_s, shift(deletion_at, -i64::from(has_s)));
+        // The API server takes none that isn't shorter. Clocks differ: what is
+        // left may seem to be more than it has.
+        if gets_s < has_s {
             let shortened_to_s = Some(gets_s);
             self.actions.push(Action::Shorten(Departure {
+                grace_s: member.pod.deletion_grace_s.unwrap_or(member.pod.grace_s),
                 shortened_to_s,
-                ..departure
+                ..self.departure(member, tier)
             }));
         }
+    }
+
+    /// The grace to ask for, so that a pod told at `told_at` keeps what is left.
+    /// The kubelet counts a shorter grace from when it hears of it; the API
+    /// server counts it from `told_at`, and makes it one second if it is over by
+    /// then. Such a pod is given the time until the deadline by that count.
+    fn lasting_s(&self, left_s: u32, told_at: Timestamp) -> u32 {
+        if seconds_between(told_at, self.now) + CALL_S <= i64::from(left_s) {
+            return left_s;
+        }
+        let whole_s = seconds_between(told_at, self.intent.deadline);
+        u32::try_from(whole_s).map_or(left_s, |s| s.max(left_s))
     }
 
     fn wake_later(&mut self, at: Timestamp) {

@@ -49,9 +49,11 @@ fn blocked(pods: &[&Pod], when: Timestamp) -> BTreeMap<String, Attempt> {
         .collect()
 }
 
+/// Told to stop with the grace that it asks for.
 fn terminating(pod: Pod, until: Timestamp) -> Pod {
     Pod {
         deletion_at: Some(until),
+        deletion_grace_s: Some(pod.grace_s),
         ..pod
     }
 }
@@ -175,6 +177,37 @@ fn a_grace_that_reaches_past_the_deadline_is_cut_once() {
     let far = terminating(graceful(pod("train"), 7200), at(7000));
     check(vec![far.clone()], at(10), &["shorten train 3590"]);
     check(vec![terminating(far, at(3600))], at(10), &[]);
+}
+
+#[test]
+fn a_grace_that_somebody_made_longer_is_cut_to_what_is_left_and_no_further() {
+    let far = Pod {
+        deletion_grace_s: Some(7000),
+        ..terminating(pod("train"), at(7005))
+    };
+    let plan = check(vec![far], at(10), &["shorten train 3590"]);
+    assert_eq!(plan.actions[0].departure().grace_s, 7000);
+}
+
+#[test]
+fn a_delete_that_would_make_no_grace_shorter_is_not_sent() {
+    // Told with 30 s at 3580 by the server's clock; ours is behind, at 3560.
+    let train = || terminating(pod("train"), at(3610));
+    check(vec![train()], at(3560), &[]);
+    check(vec![train()], at(3581), &["shorten train 19"]);
+}
+
+#[test]
+fn a_pod_told_long_ago_keeps_what_is_left() {
+    // A DELETE with the 600 s left would be over since 1600, and count as one with 1 s.
+    let far = || terminating(graceful(pod("train"), 7200), at(8200));
+    check(vec![far()], at(3000), &["shorten train 2600"]);
+    // As much as is left counts in full.
+    check(vec![far()], at(2295), &["shorten train 1305"]);
+    check(vec![far()], at(2296), &["shorten train 2600"]);
+    // Nothing is left: what the server makes of it is right.
+    check(vec![far()], at(3700), &["shorten train 2600"]);
+    check(vec![terminating(far(), at(3600))], at(3000), &[]);
 }
 
 #[test]

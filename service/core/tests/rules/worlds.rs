@@ -150,6 +150,7 @@ pub(crate) fn pod_in(namespace: &str, name: &str) -> Pod {
         grace_s: 30,
         created: at(-3600),
         deletion_at: None,
+        deletion_grace_s: None,
     }
 }
 

@@ -1,35 +1,43 @@
 //! What all parts of a trial share: the world, the faults in force, the
 //! ledger, and the dice.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use drainwell_app::clock::Clock;
+use drainwell_app::intake::Verify;
 use drainwell_core::policy::Policies;
 use drainwell_core::time::shift;
 use fastrand::Rng;
 use jiff::Timestamp;
 
 use super::ledger::Ledger;
-use super::scene::Setup;
+use super::scene::{self, Setup};
 use super::step::Fault;
+use crate::seed::Seed;
 use crate::world::World;
 
 /// Simulated time begins here.
 const BEGIN_S: i64 = 1_800_000_000;
+
+/// No call takes longer.
+const TIMEOUT_MS: u64 = 10_000;
 
 /// Shared by the parts of one trial.
 pub(super) struct Bench {
     pub(super) seed: u64,
     pub(super) policies: Policies,
     pub(super) world: World,
+    /// Another cluster, which no rule watches: it may take nothing from this one.
+    pub(super) far: World,
+    pub(super) verify: Verify,
     /// The world's clock; each instance has one of its own.
     pub(super) clock: Clock,
     pub(super) begin: Timestamp,
     ledger: Mutex<Ledger>,
     windows: Mutex<Vec<Window>>,
     doomed: Mutex<BTreeSet<usize>>,
-    rolls: Mutex<u64>,
+    rolls: Mutex<BTreeMap<String, u64>>,
 }
 
 /// A fault in force.
@@ -91,12 +99,13 @@ impl Bench {
         let setup = Setup::of(seed);
         Ok(Self {
             seed,
-
             policies: setup.policies()?,
             world: build(clock, seed),
+            far: scene::far(clock, seed),
+            verify: scene::verify(seed),
             clock,
             begin,
-            ledger: Mutex::new(Ledger::new(begin, setup, keep_trace)),
+            ledger: Mutex::new(Ledger::new(begin, seed, keep_trace)),
             windows: Mutex::default(),
             doomed: Mutex::default(),
             rolls: Mutex::default(),
@@ -107,6 +116,12 @@ impl Bench {
         self.clock.now()
     }
 
+    /// The world that a node is in.
+    pub(super) fn world_of(&self, node: &str) -> &World {
+        let far = scene::FAR_NODES.contains(&node);
+        if far { &self.far } else { &self.world }
+    }
+
     /// The ledger, knowing the world as it is now.
     pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
         let mut ledger = locked(&self.ledger);
@@ -114,22 +129,20 @@ impl Bench {
         ledger
     }
 
-    /// Writes into the ledger.
-    pub(super) fn write<T>(&self, write: impl FnOnce(&mut Ledger, Timestamp) -> T) -> T {
-        write(&mut self.ledger(), self.now())
-    }
-
-    /// The ledger once the runtime is gone, and with it the clock's time.
-    pub(super) fn ledger_at_end<T>(&self, take: impl FnOnce(&mut Ledger) -> T) -> T {
+    /// The ledger as it is: for what happens in the other cluster, and once the
+    /// runtime is gone, and with it the clock's time.
+    pub(super) fn ledger_as_is<T>(&self, take: impl FnOnce(&mut Ledger) -> T) -> T {
         take(&mut locked(&self.ledger))
     }
 
-    /// Dice for one purpose, different at each call.
-    pub(super) fn dice(&self, purpose: u64) -> Rng {
+    /// Dice for one purpose, different at each call. What is rolled for other
+    /// purposes changes nothing: of what happens in one moment in two clusters,
+    /// nobody knows which comes first.
+    pub(super) fn dice(&self, purpose: &str) -> Rng {
         let mut rolls = locked(&self.rolls);
-        *rolls += 1;
-        let mixed = rolls.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ purpose.wrapping_mul(0xbf58_476d);
-        Rng::with_seed(self.seed.wrapping_mul(0x94d0_49bb_1331_11eb) ^ mixed)
+        let roll = rolls.entry(purpose.to_owned()).or_default();
+        *roll += 1;
+        Seed(self.seed).generator(&format!("{purpose} {roll}"))
     }
 
     /// Puts a fault in force.
@@ -140,7 +153,9 @@ impl Bench {
             kind,
             until,
         });
-        self.ledger().disturbed(until);
+        if !kind.is_far() {
+            self.ledger().disturbed(until);
+        }
     }
 
     fn in_force(&self, instance: usize) -> Vec<Fault> {
@@ -154,8 +169,8 @@ impl Bench {
     }
 
     /// Rolls how a call of an instance goes.
-    pub(super) fn fate(&self, instance: usize, doing: Doing) -> Fate {
-        let mut dice = self.dice(instance as u64);
+    pub(super) fn fate(&self, instance: usize, doing: Doing, what: &str) -> Fate {
+        let mut dice = self.dice(&format!("{instance} {what}"));
         let mut fate = Fate {
             before_ms: dice.u64(1..60),
             after_ms: dice.u64(1..60),
@@ -190,16 +205,35 @@ impl Bench {
                 | Fault::Deaths(_)
                 | Fault::DeafWatches
                 | Fault::ShortWatches
-                | Fault::OldCompute(_) => continue,
+                | Fault::OldCompute(_)
+                | Fault::FarDead
+                | Fault::FarSlow => continue,
             };
             fate.end = end;
         }
         fate
     }
 
+    /// Rolls how a call on the other cluster goes.
+    pub(super) fn far_fate(&self, instance: usize, what: &str) -> Fate {
+        let mut dice = self.dice(&format!("far {instance} {what}"));
+        let faults = self.in_force(instance);
+        let dead = faults.contains(&Fault::FarDead);
+        let slow = faults.contains(&Fault::FarSlow);
+        Fate {
+            before_ms: match (dead, slow) {
+                (true, _) => TIMEOUT_MS,
+                (false, true) => dice.u64(500..TIMEOUT_MS),
+                (false, false) => dice.u64(1..60),
+            },
+            after_ms: 1,
+            end: if dead { End::Fails } else { End::Answered },
+        }
+    }
+
     /// How an instance's next watch goes.
     pub(super) fn hearing(&self, instance: usize) -> Hearing {
-        let mut dice = self.dice(77);
+        let mut dice = self.dice(&format!("hearing {instance}"));
         let mut hearing = Hearing::Good;
         for fault in self.in_force(instance) {
             match fault {
@@ -213,7 +247,9 @@ impl Bench {
                 | Fault::Slow(_)
                 | Fault::Conflicts(_)
                 | Fault::Deaths(_)
-                | Fault::OldCompute(_) => {}
+                | Fault::OldCompute(_)
+                | Fault::FarDead
+                | Fault::FarSlow => {}
             }
         }
         hearing
@@ -221,7 +257,7 @@ impl Bench {
 
     /// By how much an answer of Compute lags behind, in seconds.
     pub(super) fn compute_lag_s(&self, instance: usize) -> i64 {
-        let mut dice = self.dice(78);
+        let mut dice = self.dice(&format!("lag {instance}"));
         let lags = self.in_force(instance).into_iter().filter_map(|f| match f {
             Fault::OldCompute(most_s) => Some(i64::from(dice.u32(0..=most_s))),
             Fault::Errors(_)
@@ -232,7 +268,9 @@ impl Bench {
             | Fault::Partition
             | Fault::Deaths(_)
             | Fault::DeafWatches
-            | Fault::ShortWatches => None,
+            | Fault::ShortWatches
+            | Fault::FarDead
+            | Fault::FarSlow => None,
         });
         lags.max().unwrap_or_default()
     }

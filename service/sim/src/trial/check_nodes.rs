@@ -4,9 +4,10 @@
 
 use std::collections::BTreeMap;
 
+use drainwell_app::intake::Verify;
 use drainwell_core::intent::{Intent, Stored};
 use drainwell_core::keys;
-use drainwell_core::notice::Phase;
+use drainwell_core::notice::{Phase, Source};
 use drainwell_core::observed::{Node, Taint};
 use drainwell_core::time::shift;
 use jiff::Timestamp;
@@ -25,7 +26,7 @@ const OURS: [&str; 3] = [
 ];
 
 impl Ledger {
-    /// Checks a write that was carried out, and learns whose the marks are.
+    /// Checks a write that was carried out.
     pub(super) fn check_edit(
         &mut self,
         instance: usize,
@@ -33,11 +34,16 @@ impl Ledger {
         after: &Node,
         now: Timestamp,
     ) {
-        let broken = self.broken_by_edit(before, after, now);
+        let broken = self.broken_by_edit(instance, before, after, now);
         for what in broken {
             let node = &before.name;
             self.breach(now, format!("{what}: instance {instance} writes {node}"));
         }
+        self.learn_marks(before, after);
+    }
+
+    /// Learns whose the marks are.
+    pub(super) fn learn_marks(&mut self, before: &Node, after: &Node) {
         let Some(facts) = self.model.nodes.get_mut(&before.name) else {
             return;
         };
@@ -50,7 +56,13 @@ impl Ledger {
         }
     }
 
-    fn broken_by_edit(&self, before: &Node, after: &Node, now: Timestamp) -> Vec<String> {
+    fn broken_by_edit(
+        &self,
+        instance: usize,
+        before: &Node,
+        after: &Node,
+        now: Timestamp,
+    ) -> Vec<String> {
         let mut broken = foreign(before, after);
         let mut rule = |holds: bool, what: &str| {
             if !holds {
@@ -68,9 +80,16 @@ impl Ledger {
             (None, Some(_)) => rule(!before.skipped(), "a node to be skipped is marked"),
             (None, None) => {}
         }
+        let drains = |i: &&Intent| i.phase == Phase::Ongoing && i.source != Source::Manual;
+        if let (None, Some(is)) = (was.as_ref().filter(drains), is.as_ref().filter(drains)) {
+            let reopened = was.as_ref().is_some_and(|i| i.phase == Phase::Completed);
+            let shown = reopened || is.stopping || self.shown_lately(before, now);
+            let trusted = self.verify != Verify::Required;
+            rule(shown || trusted, "marked, and Compute shows no maintenance");
+        }
         let newly = was.is_none_or(|was| was.drained_at.is_none());
         if let Some(is) = is.filter(|is| newly && is.drained_at.is_some()) {
-            let left = self.holds_pods(&before.name, &is, now);
+            let left = self.holds_pods(instance, &before.name, &is, now);
             rule(!left, "drained, and pods are left");
         }
         broken
@@ -117,6 +136,10 @@ impl Ledger {
         rule: &mut impl FnMut(bool, &str),
     ) {
         rule(!node.skipped(), "a node to be skipped is written");
+        if was.source == Source::Manual {
+            // Another maintenance begins in its place.
+            return;
+        }
         let same = was.key == is.key || was.instance_id() != is.instance_id();
         rule(same, "the key changes");
         if was.phase == Phase::Ongoing && is.phase == Phase::Ongoing && was.deadline_known {
@@ -136,7 +159,21 @@ impl Ledger {
     fn shown_ongoing(&self, node: &Node, intent: &Intent, now: Timestamp) -> bool {
         let id = intent.instance_id().unwrap_or_default();
         let from = shift(now, -OLD_ANSWER_S);
-        self.model.ongoing_since(&node.name, id, from)
+        self.verify != Verify::Off && self.model.ongoing_since(&node.name, id, from)
+    }
+
+    /// Whether Compute has shown any maintenance of it, or of its slice, since
+    /// the oldest answer that may count.
+    fn shown_lately(&self, node: &Node, now: Timestamp) -> bool {
+        let slice = ["tpu-1", "tpu-2"];
+        let alone = [node.name.as_str()];
+        let nodes = if node.name.starts_with("tpu") {
+            &slice[..]
+        } else {
+            &alone[..]
+        };
+        let from = shift(now, -OLD_ANSWER_S);
+        nodes.iter().any(|name| self.model.shown_since(name, from))
     }
 
     fn check_unmark(
@@ -169,10 +206,12 @@ impl Ledger {
         );
     }
 
-    fn holds_pods(&self, node: &str, intent: &Intent, now: Timestamp) -> bool {
+    fn holds_pods(&self, instance: usize, node: &str, intent: &Intent, now: Timestamp) -> bool {
         let from = shift(now, -LAG_S);
         let mut pods = self.model.pods_on(node);
-        pods.any(|p| p.holds() && p.since <= from && !p.came_back(intent, -LAG_S))
+        pods.any(|p| {
+            p.holds_for(instance, intent) && p.since <= from && !p.came_back(intent, -LAG_S)
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 //! little old when a call is made, so a rule is broken only when it has been
 //! for a while, by the pace that the service itself may take.
 
+use drainwell_core::action::Outcome;
 use drainwell_core::intent::Intent;
 use drainwell_core::observed::PodRef;
 use drainwell_core::time::{seconds_between, shift};
@@ -59,6 +60,24 @@ impl Ledger {
         }
     }
 
+    /// Notes what became of a call.
+    pub(super) fn note_outcome(&mut self, instance: usize, pod: &PodRef, outcome: &Outcome) {
+        let Some(facts) = self.model.pods.get_mut(&pod.uid) else {
+            return;
+        };
+        match outcome {
+            Outcome::Blocked { .. } | Outcome::Retry { .. } => {
+                facts.held.insert(instance);
+            }
+            Outcome::Refused { .. } => {
+                let node = facts.node.as_ref().and_then(|n| self.model.nodes.get(n));
+                let key = node.and_then(NodeFacts::intent).map(|i| i.key.clone());
+                facts.refused.insert(instance, key.unwrap_or_default());
+            }
+            Outcome::Done | Outcome::Stale => {}
+        }
+    }
+
     fn broken_by(&self, told: &Told<'_>) -> Vec<&'static str> {
         let Some(pod) = self.model.pod(told.pod) else {
             return vec!["a pod that never was"];
@@ -88,6 +107,11 @@ impl Ledger {
         );
         rule(!long(pod.finished_since), "a finished pod");
         rule(!long(pod.skip_since), "a pod to be skipped");
+        let refused = pod.refused.get(&told.instance);
+        rule(
+            refused.is_none() || !intents.iter().all(|i| refused == Some(&i.key)),
+            "asked again, though admission refused it",
+        );
         if intents.is_empty() {
             return broken;
         }
@@ -130,7 +154,9 @@ impl Ledger {
         let tier = tier_of(&pod.pod);
         // A pod that has been there all the time was seen.
         let holds = |other: &PodFacts| {
-            other.holds() && other.since <= from && !other.came_back(intent, -2 * SKEW_S)
+            other.holds_for(told.instance, intent)
+                && other.since <= from
+                && !other.came_back(intent, -2 * SKEW_S)
         };
         let mut earlier = self.model.pods_on(&node.node.name);
         told.telling == Telling::Shorten
@@ -157,7 +183,7 @@ impl Ledger {
         }
     }
 
-    /// Whether a member of its gang has been told, here or in the slice.
+    /// Whether a member of its gang has been told or is gone, here or in the slice.
     fn gang_broken(&self, pod: &PodFacts) -> bool {
         let slice = |node: &Option<String>| {
             let name = node.as_deref().unwrap_or_default();
@@ -173,7 +199,7 @@ impl Ledger {
         };
         let mut others = self.model.pods.values();
         others.any(|other| {
-            other.told_since.is_some()
+            (other.told_since.is_some() || other.gone)
                 && other.gang() == Some(gang)
                 && slice(&other.node) == slice(&pod.node)
         })
@@ -191,20 +217,25 @@ fn late_enough(told: &Told<'_>, pod: &PodFacts, intent: &Intent) -> bool {
 /// Its own grace, or what was left of a known deadline when the call was
 /// planned; never none of it, unless it asks for none.
 fn right_grace(told: &Told<'_>, pod: &PodFacts, intent: &Intent) -> bool {
-    // One that terminates is never given more than it asks for: somebody else
-    // may have given it less.
-    let own_s = if told.telling == Telling::Shorten {
-        i64::from(pod.pod.grace_s).max(1)
-    } else {
-        i64::from(pod.pod.grace_s)
-    };
-    let given_s = told.grace_s.map_or(own_s, i64::from);
+    let planned = shift(told.own_now, -LAG_S);
     let left_s = |at| seconds_between(at, intent.deadline).max(1);
-    let (least_s, most_s) = if intent.deadline_known {
-        let planned = shift(told.own_now, -LAG_S);
-        (left_s(told.own_now).min(own_s), left_s(planned).min(own_s))
+    let (least_s, most_s) = (left_s(told.own_now), left_s(planned));
+    let own_s = i64::from(pod.pod.grace_s);
+    let given_s = told.grace_s.map_or(own_s, i64::from);
+    if told.telling == Telling::Shorten {
+        // Shorter than what it was told with, and no shorter than what is left.
+        // The API server counts from the first telling, and what is over by
+        // that count is cut to a second.
+        let first = pod.told_since.unwrap_or(told.now);
+        let whole_s = seconds_between(first, intent.deadline);
+        let over = shift(first, given_s + 2 * SKEW_S) < told.now && given_s < whole_s;
+        let had_s = pod.told_grace_s.map_or(i64::MAX, i64::from);
+        let most_s = most_s.max(whole_s + SKEW_S);
+        return given_s < had_s && !over && (least_s..=most_s).contains(&given_s);
+    }
+    if intent.deadline_known {
+        (least_s.min(own_s)..=most_s.min(own_s)).contains(&given_s)
     } else {
-        (own_s, own_s)
-    };
-    (least_s..=most_s).contains(&given_s)
+        given_s == own_s
+    }
 }

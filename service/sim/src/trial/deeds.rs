@@ -1,8 +1,11 @@
 //! What each step of a history does.
 
-use drainwell_core::keys;
+use drainwell_core::edit::{self, NodeEdit};
+use drainwell_core::intent::Stored;
+use drainwell_core::notice::Source;
 use drainwell_core::observed::{Node, Taint};
 use drainwell_core::time::shift;
+use drainwell_core::{keys, manual};
 
 use super::play::Play;
 use super::scene;
@@ -12,6 +15,8 @@ use crate::spec::MaintenanceSpec;
 
 /// A taint of somebody else.
 const FOREIGN_TAINT: &str = "example.com/cordoned";
+/// What comes with `kubectl cordon`.
+const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
 
 impl Play {
     /// Lets it happen.
@@ -32,6 +37,7 @@ impl Play {
                     cleared_s: *cleared_s,
                     reasons: vec!["PLANNED_UPDATE".to_owned()],
                 };
+                let world = self.bench.world_of(node);
                 stage::announce(&world, node, shift(now, i64::from(*in_s)), &spec);
             }
             What::Move { node, in_s } => {
@@ -67,6 +73,8 @@ impl Play {
                     world.add_budget(budget);
                 }
             }
+            What::ByHand { node, window_s } => self.by_hand(node, i64::from(*window_s)),
+            What::Undo(node) => self.undo(node),
             What::Touch { node, how } => {
                 world.change_node(node, |node| touch(node, *how));
             }
@@ -80,12 +88,45 @@ impl Play {
         }
     }
 
+    /// As `drainwell drain` marks a node; the evictions that follow are left out.
+    fn by_hand(&self, node: &str, window_s: i64) {
+        let policy = self.bench.policies.of("c");
+        let Some(before) = self.bench.world.find_node(node) else {
+            return;
+        };
+        if let Ok(intent) = manual::begin(&before, &policy, window_s, self.bench.now()) {
+            let (edit, _) = edit::write(&before, &intent, &policy.label_value);
+            self.write_by_hand(&before, &edit);
+        }
+    }
+
+    fn undo(&self, node: &str) {
+        let policy = self.bench.policies.of("c");
+        let Some(before) = self.bench.world.find_node(node) else {
+            return;
+        };
+        let by_hand =
+            matches!(Stored::on(&before), Stored::Intent(i) if i.source == Source::Manual);
+        if let Ok(Some((edit, _))) = manual::undo(&before, &policy, false, self.bench.now())
+            && by_hand
+        {
+            self.write_by_hand(&before, &edit);
+        }
+    }
+
+    fn write_by_hand(&self, before: &Node, edit: &NodeEdit) {
+        let mut ledger = self.bench.ledger();
+        if let Ok(after) = self.bench.world.edit_now(edit) {
+            ledger.learn_marks(before, &after);
+        }
+    }
+
     /// Only a pod that tolerates the taints can still be bound to a node.
     fn add_pod(&self, node: &str, template: usize) {
         let Some(found) = self.bench.world.find_node(node) else {
             return;
         };
-        let mut dice = self.bench.dice(3);
+        let mut dice = self.bench.dice("pod");
         let pod = scene::pod(node, template, 0, &mut dice);
         if found.taints.is_empty() || pod.tolerations.iter().any(|t| t.key.is_empty()) {
             self.bench.world.add_pod(Some(node), pod);
@@ -128,6 +169,8 @@ fn touch(node: &mut Node, how: Touch) {
         // In front, so that every index after it moves.
         Touch::Taint => node.taints.insert(0, taint(FOREIGN_TAINT, "yes")),
         Touch::Untaint => node.taints.retain(|t| t.key != FOREIGN_TAINT),
+        Touch::Cordon => node.taints.push(taint(CORDON_TAINT, "")),
+        Touch::Uncordon => node.taints.retain(|t| t.key != CORDON_TAINT),
         Touch::TerminationTaint if node.termination_taint().is_none() => {
             node.taints.push(taint(keys::TERMINATION_TAINT, ""));
         }

@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 
-use super::scene::{APPS, NODES, TEMPLATES};
+use super::scene::{APPS, FAR_NODES, MORE_TEMPLATES, NODES, TEMPLATES};
 use super::step::{Fault, Forged, Mail, PodChange, Step, Touch, What};
 
 /// How many instances of the service there are.
@@ -32,6 +32,10 @@ pub fn draw(seed: u64, count: usize) -> Vec<Step> {
     if let Some(first) = steps.first_mut() {
         first.at_ms = rng.u64(1_000..60_000);
     }
+    steps.extend((0..count / 3).map(|_| Step {
+        at_ms: rng.u64(0..length_ms),
+        what: rarer(&mut rng, &nodes),
+    }));
     steps.sort_by_key(|step| step.at_ms);
     steps
 }
@@ -110,6 +114,32 @@ fn what(rng: &mut Rng, nodes: &[&str]) -> What {
         _ => What::Rebuild {
             node,
             away_s: rng.u32(0..400),
+        },
+    }
+}
+
+/// What concerns few nodes, or another cluster.
+fn rarer(rng: &mut Rng, nodes: &[&str]) -> What {
+    let node = one(rng, nodes);
+    match rng.u32(0..8) {
+        0 => What::ByHand {
+            node,
+            window_s: rng.u32(60..3600),
+        },
+        1 => What::Undo(node),
+        2 => begin(rng, &FAR_NODES),
+        3 => What::Fault {
+            instance: None,
+            kind: [Fault::FarDead, Fault::FarSlow][rng.usize(0..2)],
+            for_s: rng.u32(60..1800),
+        },
+        4 => What::Touch {
+            node,
+            how: [Touch::Cordon, Touch::Uncordon][rng.usize(0..2)],
+        },
+        _ => What::Pod {
+            node,
+            template: rng.usize(TEMPLATES..MORE_TEMPLATES),
         },
     }
 }

@@ -20,13 +20,19 @@ use jiff::Timestamp;
 
 use super::bench::{Bench, Doing, End, Hearing};
 use super::check_pods::{Telling, Told};
+use super::draw::INSTANCES;
+use super::ledger::Ledger;
+use super::scene;
 use crate::journal::Way;
+use crate::world::World;
 
 /// An instance's clients.
 pub(super) struct Faulty {
     pub(super) bench: Arc<Bench>,
     pub(super) instance: usize,
     pub(super) clock: Clock,
+    /// To the other cluster, of which nothing is checked.
+    pub(super) far: bool,
 }
 
 /// An answer that may tell of a failure.
@@ -59,17 +65,50 @@ impl Answer for Outcome {
 }
 
 impl Faulty {
+    fn world(&self) -> &World {
+        if self.far {
+            &self.bench.far
+        } else {
+            &self.bench.world
+        }
+    }
+
+    /// Writes about a call into the ledger.
+    fn note<T>(&self, far: bool, note: impl FnOnce(&mut Ledger, usize, Timestamp) -> T) -> T {
+        let (bench, now) = (&self.bench, self.bench.now());
+        if far {
+            bench.ledger_as_is(|ledger| note(ledger, self.instance + INSTANCES, now))
+        } else {
+            note(&mut bench.ledger(), self.instance, now)
+        }
+    }
+
     async fn call<T: Answer>(
         &self,
         doing: Doing,
         what: impl Fn() -> String + Send,
         work: impl FnOnce() -> T + Send,
     ) -> T {
-        let (bench, instance) = (&self.bench, self.instance);
-        let fate = bench.fate(instance, doing);
-        let too_many = bench.write(|ledger, now| {
-            ledger.note(now, || format!("{instance} asks {}", what()));
-            ledger.count(instance, now)
+        self.call_to(self.far, doing, what, work).await
+    }
+
+    async fn call_to<T: Answer>(
+        &self,
+        far: bool,
+        doing: Doing,
+        what: impl Fn() -> String + Send,
+        work: impl FnOnce() -> T + Send,
+    ) -> T {
+        let bench = &self.bench;
+        let what = what();
+        let fate = if far {
+            bench.far_fate(self.instance, &what)
+        } else {
+            bench.fate(self.instance, doing, &what)
+        };
+        let too_many = self.note(far, |ledger, caller, now| {
+            ledger.note(far, now, || format!("{caller} asks {what}"));
+            ledger.count(caller, now)
         });
         if too_many {
             // A hot loop has been found: it needn't go on.
@@ -92,9 +131,10 @@ impl Faulty {
             }
         };
         tokio::time::sleep(Duration::from_millis(fate.after_ms)).await;
-        let now = bench.now();
-        bench.ledger().note(now, || {
-            format!("{instance} hears {} -> {}", what(), digest(&answer))
+        self.note(far, |ledger, caller, now| {
+            ledger.note(far, now, || {
+                format!("{caller} hears {what} -> {}", digest(&answer))
+            });
         });
         answer
     }
@@ -106,7 +146,7 @@ impl Faulty {
     }
 
     async fn tell(&self, telling: Telling, pod: &PodRef, grace_s: Option<u32>) -> Outcome {
-        {
+        if !self.far {
             let now = self.bench.now();
             self.bench.ledger().check_told(&Told {
                 instance: self.instance,
@@ -118,7 +158,7 @@ impl Faulty {
             });
         }
         let what = || format!("{telling:?} {pod} {} {grace_s:?}", pod.uid);
-        let world = &self.bench.world;
+        let world = self.world();
         let outcome = self
             .call(Doing::Tells, what, || match telling {
                 Telling::Evict => world.evict_now(pod, grace_s),
@@ -126,16 +166,17 @@ impl Faulty {
                 Telling::Shorten => world.delete_now(pod, grace_s, Way::Shortened),
             })
             .await;
-        if matches!(outcome, Outcome::Blocked { .. } | Outcome::Retry { .. })
-            && let Some(facts) = self.bench.ledger().model.pods.get_mut(&pod.uid)
-        {
-            facts.held.insert(self.instance);
-        }
+        self.bench
+            .ledger()
+            .note_outcome(self.instance, pod, &outcome);
         outcome
     }
 
     fn edit(&self, edit: &NodeEdit) -> Result<Node, CallError> {
-        let (world, now) = (&self.bench.world, self.bench.now());
+        let (world, now) = (self.world(), self.bench.now());
+        if self.far {
+            return world.edit_now(edit);
+        }
         let mut ledger = self.bench.ledger();
         let before = world.find_node(&edit.node);
         let result = world.edit_now(edit);
@@ -149,11 +190,11 @@ impl Faulty {
 #[async_trait]
 impl Cluster for Faulty {
     fn id(&self) -> &ClusterId {
-        Cluster::id(&self.bench.world)
+        Cluster::id(self.world())
     }
 
     async fn node(&self, name: &str) -> Result<Option<Node>, CallError> {
-        let world = &self.bench.world;
+        let world = self.world();
         self.call(
             Doing::Reads,
             || format!("node {name}"),
@@ -163,14 +204,14 @@ impl Cluster for Faulty {
     }
 
     async fn nodes(&self, label: &str, value: &str) -> Result<Vec<Node>, CallError> {
-        let world = &self.bench.world;
+        let world = self.world();
         let what = || format!("nodes {label}={value}");
         self.call(Doing::Reads, what, || Ok(world.list_nodes(label, value)))
             .await
     }
 
     async fn pods(&self, node: &str) -> Result<PodList, CallError> {
-        let world = &self.bench.world;
+        let world = self.world();
         self.call(
             Doing::Reads,
             || format!("pods of {node}"),
@@ -198,7 +239,7 @@ impl Cluster for Faulty {
 
     async fn post_event(&self, event: &KubeEvent) -> Result<(), CallError> {
         let what = || format!("event {} on {}", event.reason, event.uid());
-        let world = &self.bench.world;
+        let world = self.world();
         self.call(Doing::Reads, what, || {
             world.note_event(event);
             Ok(())
@@ -207,9 +248,14 @@ impl Cluster for Faulty {
     }
 
     async fn changed(&self, watching: &Watching) -> Changed {
-        let changed = match self.bench.hearing(self.instance) {
+        let hearing = if self.far {
+            Hearing::Good
+        } else {
+            self.bench.hearing(self.instance)
+        };
+        let changed = match hearing {
             Hearing::Good => {
-                let changed = self.bench.world.changed(watching).await;
+                let changed = self.world().changed(watching).await;
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 changed
             }
@@ -219,10 +265,9 @@ impl Cluster for Faulty {
                 Changed::Pods(None)
             }
         };
-        let (now, instance) = (self.bench.now(), self.instance);
-        self.bench
-            .ledger()
-            .note(now, || format!("{instance} wakes for {changed:?}"));
+        self.note(self.far, |ledger, caller, now| {
+            ledger.note(self.far, now, || format!("{caller} wakes for {changed:?}"));
+        });
         changed
     }
 }
@@ -230,9 +275,13 @@ impl Cluster for Faulty {
 #[async_trait]
 impl Cloud for Faulty {
     async fn instance(&self, vm: &Vm) -> Result<Option<Instance>, CallError> {
+        let name = vm.name.clone().unwrap_or_default();
+        let far = scene::FAR_NODES.contains(&name.as_str());
         let work = || {
+            if far {
+                return Ok(self.bench.far.instance_now(vm));
+            }
             let lag_s = self.bench.compute_lag_s(self.instance);
-            let name = vm.name.clone().unwrap_or_default();
             Ok(if lag_s == 0 {
                 self.bench.world.instance_now(vm)
             } else {
@@ -240,8 +289,8 @@ impl Cloud for Faulty {
                 self.bench.ledger().model.machine_at(&name, then)
             })
         };
-        self.call(Doing::Asks, || format!("instance {vm}"), work)
-            .await
+        let what = || format!("instance {vm}");
+        self.call_to(far, Doing::Asks, what, work).await
     }
 }
 

@@ -40,14 +40,18 @@ pub(super) struct Running {
 impl Running {
     /// Starts one.
     pub(super) fn start(bench: &Arc<Bench>, instance: usize, clock: Clock) -> Self {
-        let faulty = Arc::new(Faulty {
-            bench: Arc::clone(bench),
-            instance,
-            clock,
-        });
-        let laned: Arc<dyn Cluster> = Arc::new(Laned::new(Arc::clone(&faulty) as Arc<dyn Cluster>));
-        let clusters = vec![laned];
-        let cloud: Option<Arc<dyn Cloud>> = Some(faulty);
+        let faulty = |far| {
+            Arc::new(Faulty {
+                bench: Arc::clone(bench),
+                instance,
+                clock,
+                far,
+            })
+        };
+        let laned = |far| -> Arc<dyn Cluster> { Arc::new(Laned::new(faulty(far))) };
+        let clusters = vec![laned(true), laned(false)];
+        let asked = bench.verify != Verify::Off;
+        let cloud = asked.then(|| faulty(false) as Arc<dyn Cloud>);
         let policies = bench.policies.clone();
         let (wake, ends) = wake::channel(clusters.len());
         let driver = Driver::new(
@@ -57,7 +61,7 @@ impl Running {
             clock,
             false,
         );
-        let intake = Intake::new(clusters, cloud, policies, clock, Verify::Required, false);
+        let intake = Intake::new(clusters, cloud, policies, clock, bench.verify, false);
         let (stop, stopped) = watch::channel(false);
         let (dead, died) = watch::channel(false);
         let mut tasks = JoinSet::new();

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use drainwell_app::intake::Verify;
 use drainwell_core::time::{seconds_between, shift};
 use jiff::Timestamp;
 
 use super::model::Model;
-use super::scene::Setup;
+use super::scene::{Setup, verify};
 
 /// More calls of one instance within a simulated minute are a hot loop.
 const CALLS_A_MINUTE: u32 = 3000;
@@ -20,31 +21,41 @@ const BREACHES_MAX: usize = 20;
 pub(super) struct Ledger {
     begin: Timestamp,
     trace: Option<Vec<String>>,
+    /// Of the other cluster: in one moment, either may come first.
+    far_trace: Option<Vec<String>>,
     breaches: Vec<String>,
     /// By instance and minute.
     calls: BTreeMap<(usize, i64), u32>,
     /// Until when nothing can be said of how prompt the service is.
     stirred_until: Timestamp,
     pub(super) setup: Setup,
+    pub(super) verify: Verify,
     pub(super) model: Model,
 }
 
 impl Ledger {
-    pub(super) fn new(begin: Timestamp, setup: Setup, keep_trace: bool) -> Self {
+    pub(super) fn new(begin: Timestamp, seed: u64, keep_trace: bool) -> Self {
         Self {
             begin,
             trace: keep_trace.then(Vec::new),
+            far_trace: keep_trace.then(Vec::new),
             breaches: Vec::new(),
             calls: BTreeMap::new(),
             stirred_until: begin,
-            setup,
+            setup: Setup::of(seed),
+            verify: verify(seed),
             model: Model::default(),
         }
     }
 
     /// Writes a line of the trace, if it is kept.
-    pub(super) fn note(&mut self, now: Timestamp, line: impl FnOnce() -> String) {
-        if let Some(trace) = &mut self.trace {
+    pub(super) fn note(&mut self, far: bool, now: Timestamp, line: impl FnOnce() -> String) {
+        let traces = if far {
+            &mut self.far_trace
+        } else {
+            &mut self.trace
+        };
+        if let Some(trace) = traces {
             let millis = now.as_millisecond() - self.begin.as_millisecond();
             let (seconds, millis) = (millis / 1000, millis % 1000);
             trace.push(format!("{seconds:>6}.{millis:03} {}", line()));
@@ -53,7 +64,7 @@ impl Ledger {
 
     /// A rule is broken.
     pub(super) fn breach(&mut self, now: Timestamp, what: String) {
-        self.note(now, || format!("BREACH {what}"));
+        self.note(false, now, || format!("BREACH {what}"));
         if self.breaches.len() < BREACHES_MAX {
             let at = seconds_between(self.begin, now);
             self.breaches.push(format!("at {at} s: {what}"));
@@ -107,7 +118,8 @@ impl Ledger {
 
     /// Breaches and trace.
     pub(super) fn take_parts(&mut self) -> (Vec<String>, Vec<String>) {
-        let trace = self.trace.take().unwrap_or_default();
+        let mut trace = self.trace.take().unwrap_or_default();
+        trace.extend(self.far_trace.take().unwrap_or_default());
         (std::mem::take(&mut self.breaches), trace)
     }
 }

@@ -3,6 +3,7 @@
 
 use drainwell_app::driver::report::PassReport;
 use drainwell_core::keys;
+use drainwell_core::notice::Source;
 use drainwell_core::time::{seconds_between, shift};
 use jiff::Timestamp;
 
@@ -42,7 +43,8 @@ impl Ledger {
             if now >= due && steady && !node.judged.contains(&intent.key) {
                 judged.push((name.clone(), intent.key.clone()));
                 for pod in self.left_over(node) {
-                    if self.setup != Setup::ForceNever && pod.told_since.is_none() {
+                    let may_stay = self.setup == Setup::ForceNever || !pod.refused.is_empty();
+                    if !may_stay && pod.told_since.is_none() {
                         broken.push(format!(
                             "late: {} on {name} is past its deadline",
                             pod.pod.id
@@ -91,7 +93,7 @@ impl Ledger {
         };
         let pods = self.model.pods_on(&node.node.name);
         let turn = |p: &PodFacts| intent.stopping || tier_of(&p.pod) == tier;
-        pods.filter(|p| p.holds() && turn(p) && long(p.since))
+        pods.filter(|p| p.holds() && p.refused.is_empty() && turn(p) && long(p.since))
             .filter(|p| p.told_since.is_none() && p.asked.is_none())
             .filter(|p| !p.came_back(intent, -2 * SKEW_S))
             .collect()
@@ -114,7 +116,8 @@ impl Ledger {
         for (name, node) in &self.model.nodes {
             let managed = node.node.labels.contains_key(keys::MANAGED_LABEL);
             let intent = node.node.annotations.contains_key(keys::INTENT_ANNOTATION);
-            if !managed && !intent {
+            let by_hand = node.intent().is_some_and(|i| i.source == Source::Manual);
+            if by_hand || !managed && !intent {
                 continue;
             }
             let told = |report: &&&PassReport| {

@@ -8,12 +8,14 @@ use drainwell_app::intake::{Ack, Told};
 use drainwell_core::confirm::Ignored;
 use drainwell_core::notice::{self, Phase, Reading, Received, Source};
 use drainwell_core::time::{seconds_between, shift};
+use fastrand::Rng;
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
 use super::bench::Bench;
 use super::instance::Door;
+use super::scene;
 use super::step::{Forged, Mail};
 use crate::demo::audit::{self, Subject};
 use crate::journal::What;
@@ -41,7 +43,7 @@ pub(super) struct Post {
     doors: Doors,
     under_way: JoinSet<()>,
     /// How much of the world's journal has been mailed.
-    read: usize,
+    read: [usize; 2],
     /// What becomes of entries, until when.
     rules: Vec<(Mail, Timestamp)>,
     pub(super) answers: Answers,
@@ -53,7 +55,7 @@ impl Post {
             bench: Arc::clone(bench),
             doors: Arc::clone(doors),
             under_way: JoinSet::new(),
-            read: 0,
+            read: [0; 2],
             rules: Vec::new(),
             answers: Answers::default(),
         }
@@ -72,8 +74,13 @@ impl Post {
 
     /// Sends what Compute has written since the last time.
     pub(super) fn collect(&mut self) {
-        let new = self.bench.world.journal_since(self.read);
-        self.read += new.len();
+        let bench = Arc::clone(&self.bench);
+        let mut new = Vec::new();
+        for (world, read) in [&bench.world, &bench.far].iter().zip(&mut self.read) {
+            let entries = world.journal_since(*read);
+            *read += entries.len();
+            new.extend(entries);
+        }
         for entry in &new {
             let What::Node { node, change } = &entry.what else {
                 continue;
@@ -101,7 +108,7 @@ impl Post {
     pub(super) fn send(&mut self, node: &str, subject: Subject, at: Timestamp) {
         let bench = &self.bench;
         let now = bench.now();
-        let Some((vm, instance)) = bench.world.find_vm(node) else {
+        let Some((vm, instance)) = bench.world_of(node).find_vm(node) else {
             return;
         };
         let shown = instance.maintenance.as_ref();
@@ -112,7 +119,7 @@ impl Post {
             match how {
                 Mail::Lost => copies = 0,
                 Mail::Twice => copies *= 2,
-                Mail::Late(by_s) => delay_s += i64::from(bench.dice(5).u32(*by_s / 2..=*by_s)),
+                Mail::Late(by_s) => delay_s += i64::from(bench.dice("late").u32(*by_s / 2..=*by_s)),
             }
         }
         let mut answers = locked(&self.answers);
@@ -122,8 +129,9 @@ impl Post {
             answers.push((subject, node.to_owned(), script::UNANSWERED.to_owned()));
             let (answers, number) = (Arc::clone(&self.answers), answers.len() - 1);
             let (node, entry) = (node.to_owned(), entry.clone());
+            let dice = bench.dice("door");
             self.under_way.spawn(async move {
-                let ack = deliver(&bench, &doors, &node, &entry, first).await;
+                let ack = deliver(&bench, &doors, dice, &node, &entry, first).await;
                 let answer = serde_json::to_value(ack).unwrap_or_default();
                 locked(&answers)[number].2 = script::outcome(&answer);
             });
@@ -135,6 +143,7 @@ impl Post {
 async fn deliver(
     bench: &Arc<Bench>,
     doors: &Doors,
+    mut dice: Rng,
     node: &str,
     entry: &Value,
     first: Timestamp,
@@ -145,7 +154,7 @@ async fn deliver(
         let door = {
             let doors = locked(doors);
             let up: Vec<Door> = doors.iter().flatten().cloned().collect();
-            bench.dice(6).choice(up.iter()).cloned()
+            dice.choice(up.iter()).cloned()
         };
         if let Some(door) = door
             && let Some(ack) = push(bench, door, node, entry, first).await
@@ -195,7 +204,8 @@ async fn push(
     };
     let now = bench.now();
     let said = || format!("notice {:?} for {node} -> {answer:?}", notice.phase);
-    bench.ledger().note(now, said);
+    let far = scene::FAR_NODES.contains(&node);
+    bench.ledger().note(far, now, said);
     if let Ok(Ok(ack)) = &answer {
         check_ack(bench, node, notice.phase, ack, begun);
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use drainwell_core::intent::{Intent, Stored};
 use drainwell_core::keys;
-use drainwell_core::notice::Phase;
+use drainwell_core::notice::{Phase, Source};
 use drainwell_core::observed::{Instance, Node, Pod, PodRef};
 use drainwell_core::time::shift;
 use jiff::Timestamp;
@@ -49,9 +49,14 @@ pub(super) struct PodFacts {
     pub(super) finished_since: Option<Timestamp>,
     pub(super) skip_since: Option<Timestamp>,
     pub(super) told_since: Option<Timestamp>,
+    /// The grace that it was first told with.
+    pub(super) told_grace_s: Option<u32>,
     /// Instances that asked for its eviction in vain: a budget holds it, or
     /// the server failed.
     pub(super) held: BTreeSet<usize>,
+    /// Instances to which admission refused to let it be told, each with the
+    /// key of the maintenance.
+    pub(super) refused: BTreeMap<usize, String>,
     /// When an instance first asked for its end.
     pub(super) asked: Option<Timestamp>,
 }
@@ -81,6 +86,11 @@ impl Model {
         }
         for (uid, facts) in &mut self.pods {
             facts.gone |= !there.contains(uid);
+            let node = facts.node.as_ref().and_then(|n| self.nodes.get(n));
+            if node.is_none_or(|n| n.intent().is_none()) {
+                // The next maintenance may ask for it again.
+                facts.refused.clear();
+            }
         }
         self.observe_tiers(now);
     }
@@ -142,7 +152,9 @@ impl Model {
                 finished_since: None,
                 skip_since: None,
                 told_since: None,
+                told_grace_s: None,
                 held: BTreeSet::new(),
+                refused: BTreeMap::new(),
                 asked: None,
             });
         let skipped = pod
@@ -153,6 +165,7 @@ impl Model {
         facts.finished_since = since(facts.finished_since, pod.finished);
         facts.skip_since = since(facts.skip_since, skipped);
         facts.told_since = since(facts.told_since, pod.deletion_at.is_some());
+        facts.told_grace_s = facts.told_grace_s.or(pod.deletion_grace_s);
         if facts.node != node {
             facts.since = now;
         }
@@ -162,7 +175,11 @@ impl Model {
 
     fn observe_tiers(&mut self, now: Timestamp) {
         let mut first: BTreeMap<&str, usize> = BTreeMap::new();
-        for pod in self.pods.values().filter(|p| p.holds()) {
+        for pod in self
+            .pods
+            .values()
+            .filter(|p| p.holds() && p.refused.is_empty())
+        {
             if let Some(node) = &pod.node {
                 let tier = first.entry(node).or_insert(usize::MAX);
                 *tier = tier_of(&pod.pod).min(*tier);
@@ -185,6 +202,25 @@ impl Model {
     /// The pod with this very identity.
     pub(super) fn pod(&self, id: &PodRef) -> Option<&PodFacts> {
         self.pods.get(&id.uid).filter(|p| p.pod.id == *id)
+    }
+
+    /// An instance has died, and with it what it was refused.
+    pub(super) fn forget_refusals(&mut self, instance: usize) {
+        for pod in self.pods.values_mut() {
+            pod.refused.remove(&instance);
+        }
+    }
+
+    /// Whether Compute has shown any maintenance of a node's VM since `from`.
+    pub(super) fn shown_since(&self, node: &str, from: Timestamp) -> bool {
+        let past = self.machines.get(node).map_or(&[][..], Vec::as_slice);
+        let ends = past
+            .iter()
+            .skip(1)
+            .map(|(at, _)| *at)
+            .chain([Timestamp::MAX]);
+        let mut shown = past.iter().zip(ends).filter(|(_, end)| *end > from);
+        shown.any(|((_, vm), _)| vm.as_ref().is_some_and(|vm| vm.maintenance.is_some()))
     }
 
     /// What Compute showed of a node's VM at a moment.
@@ -219,7 +255,7 @@ impl NodeFacts {
             .zip(ends)
             .filter(move |(_, end)| *end > from)
             .filter_map(|((_, intent), _)| intent.as_ref())
-            .filter(|intent| intent.phase == Phase::Ongoing)
+            .filter(|intent| drains(intent))
     }
 
     /// Its intent now.
@@ -229,11 +265,10 @@ impl NodeFacts {
 
     /// The ongoing intent that it has now, and since when it is that one.
     pub(super) fn drain(&self) -> Option<(&Intent, Timestamp)> {
-        let intent = self.intent().filter(|i| i.phase == Phase::Ongoing)?;
+        let intent = self.intent().filter(|i| drains(i))?;
         let same = |other: &Option<Intent>| {
-            other
-                .as_ref()
-                .is_some_and(|i| i.phase == Phase::Ongoing && i.noticed == intent.noticed)
+            let other = other.as_ref();
+            other.is_some_and(|i| drains(i) && i.noticed == intent.noticed)
         };
         let first = self.past.iter().rev().take_while(|(_, i)| same(i)).last()?;
         Some((intent, first.0))
@@ -244,6 +279,11 @@ impl PodFacts {
     /// Holds its tier: it is there, runs, and may be told to stop.
     pub(super) fn holds(&self) -> bool {
         !self.gone && self.finished_since.is_none() && self.skip_since.is_none() && !self.is_fixed()
+    }
+
+    /// The same, for an instance that may have been refused its eviction.
+    pub(super) fn holds_for(&self, instance: usize, intent: &Intent) -> bool {
+        self.holds() && self.refused.get(&instance) != Some(&intent.key)
     }
 
     /// Never to be told: a static pod, or one that its `DaemonSet` puts back.
@@ -268,15 +308,27 @@ impl PodFacts {
         self.tolerates() && self.pod.created > shift(intent.noticed, unsure_s)
     }
 
-    /// The gang, for the one sort of gang in the scene.
+    /// The gang, for the sorts of gangs in the scene.
     pub(super) fn gang(&self) -> Option<(&str, &str)> {
-        let job = self.pod.labels.get("batch.kubernetes.io/job-name")?;
-        Some((&self.pod.id.namespace, job))
+        let named = self.pod.annotations.get(keys::GANG_ANNOTATION);
+        let job = || self.pod.labels.get("batch.kubernetes.io/job-name");
+        Some((&self.pod.id.namespace, named.or_else(job)?))
     }
 }
 
-/// The tier by the documented defaults: workload, daemon, system.
+/// Whether the service evicts for it: it doesn't for a drain by hand.
+fn drains(intent: &Intent) -> bool {
+    intent.phase == Phase::Ongoing && intent.source != Source::Manual
+}
+
+/// The tier by annotation, or by the documented defaults: workload, daemon,
+/// system.
 pub(super) fn tier_of(pod: &Pod) -> usize {
+    let named = pod.annotations.get(keys::TIER_ANNOTATION);
+    let named = named.and_then(|n| ["workload", "daemon", "system"].iter().position(|t| t == n));
+    if let Some(tier) = named {
+        return tier;
+    }
     let critical = pod
         .priority_class
         .as_deref()

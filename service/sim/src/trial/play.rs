@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use drainwell_app::clock::Clock;
 use drainwell_app::driver::report::PassReport;
+use drainwell_core::keys;
 use drainwell_core::time::{seconds_between, shift};
 use jiff::{SignedDuration, Timestamp};
 
@@ -38,7 +39,7 @@ impl Play {
     pub(super) fn new(bench: &Arc<Bench>) -> Self {
         let doors: Doors = Arc::new(Mutex::new(vec![None; INSTANCES]));
         let post = Post::new(bench, &doors);
-        let mut dice = bench.dice(1);
+        let mut dice = bench.dice("clocks");
         let clocks = (0..INSTANCES).map(|_| {
             let off_s = if dice.bool() {
                 dice.i64(-SKEW_S..=SKEW_S)
@@ -79,7 +80,7 @@ impl Play {
             }
             bench
                 .ledger()
-                .note(bench.now(), || format!("STEP {:?}", step.what));
+                .note(false, bench.now(), || format!("STEP {:?}", step.what));
             self.take(&step.what).await;
         }
         self.run_until(shift(bench.now(), 60)).await;
@@ -102,11 +103,13 @@ impl Play {
             if ledger.has_breaches() {
                 return;
             }
-            let unclean = ledger.unclean(&reports);
+            let mut unclean = ledger.unclean(&reports);
+            let far = bench.far.list_nodes(keys::MANAGED_LABEL, "true");
+            unclean.extend(far.iter().map(|node| format!("{} is not clean", node.name)));
             if unclean.is_empty() {
                 let since = *clean_since.get_or_insert(now);
                 if seconds_between(since, now) > IDLE_S && !self.maintained() {
-                    ledger.check_idle(INSTANCES, now);
+                    ledger.check_idle(2 * INSTANCES, now);
                     return;
                 }
             } else {
@@ -124,9 +127,11 @@ impl Play {
     /// Whether Compute still shows a maintenance.
     fn maintained(&self) -> bool {
         let mut any = !self.rebuilds.is_empty();
-        self.bench.world.each_instance(|_, vm| {
-            any |= vm.is_some_and(|vm| vm.maintenance.is_some() || !vm.running);
-        });
+        for world in [&self.bench.world, &self.bench.far] {
+            world.each_instance(|_, vm| {
+                any |= vm.is_some_and(|vm| vm.maintenance.is_some() || !vm.running);
+            });
+        }
         any
     }
 
@@ -174,6 +179,7 @@ impl Play {
         };
         self.door(index, None);
         running.end(gently).await;
+        self.bench.ledger().model.forget_refusals(index);
         let now = self.bench.now();
         self.back_at[index] = shift(now, i64::from(down_s));
         self.bench.ledger().disturbed(self.back_at[index]);

@@ -3,18 +3,23 @@
 
 use drainwell_app::clock::Clock;
 use drainwell_app::driver::ports::ClusterId;
+use drainwell_app::intake::Verify;
+use drainwell_core::keys;
 use drainwell_core::policy::Policies;
 use fastrand::Rng;
 use jiff::SignedDuration;
 
-use crate::script::stage;
 pub(super) use crate::script::stage::{NODES, node};
-use crate::spec::{BudgetSpec, Owner, PodSpec};
+use crate::spec::{BudgetSpec, NodeSpec, Owner, PodSpec};
 use crate::world::{World, WorldOptions};
 
 /// The project of the VMs.
 pub(super) const PROJECT: &str = "trial";
 
+/// Nodes of the other cluster.
+pub(super) const FAR_NODES: [&str; 2] = ["far-1", "far-2"];
+/// Its pods are kept by admission.
+const GUARDED: &str = "guarded";
 /// Apps that may have a budget, with their namespace.
 pub(super) const APPS: [(&str, &str); 3] =
     [("chat", "serving"), ("train", "ml"), ("dns", "kube-system")];
@@ -52,20 +57,50 @@ impl Setup {
     }
 }
 
-/// The world of a seed, before anything runs in it.
-pub(super) fn bare(clock: Clock, seed: u64) -> World {
+/// How far the service trusts notices: mostly as little as by default.
+pub(super) fn verify(seed: u64) -> Verify {
+    match seed % 8 {
+        3 => Verify::Prefer,
+        5 => Verify::Off,
+        _ => Verify::Required,
+    }
+}
+
+fn cluster(name: &str, clock: Clock, seed: u64) -> World {
     let id = ClusterId {
-        path: format!("{PROJECT}/us-central1/c"),
-        name: "c".to_owned(),
+        path: format!("{PROJECT}/us-central1/{name}"),
+        name: name.to_owned(),
         location: "us-central1".to_owned(),
     };
-    stage::bare(WorldOptions {
+    World::new(WorldOptions {
         id,
         project: PROJECT.to_owned(),
         clock,
         seed,
         latency: SignedDuration::ZERO,
     })
+}
+
+/// The world of a seed, before anything runs in it.
+pub(super) fn bare(clock: Clock, seed: u64) -> World {
+    let world = cluster("c", clock, seed);
+    for name in NODES {
+        world.add_node(node(name, 0));
+    }
+    world
+}
+
+/// The other cluster: a little work, which may be slow or never answered.
+pub(super) fn far(clock: Clock, seed: u64) -> World {
+    let world = cluster("far", clock, !seed);
+    for (index, name) in FAR_NODES.iter().enumerate() {
+        world.add_node(NodeSpec::new(name, "us-central1-b", 90_000 + index as u64));
+        for app in ["shop", "mill"] {
+            let pod = PodSpec::new("default", &format!("{app}-{name}"), Owner::Nobody);
+            world.add_pod(Some(name), pod.stops(20, 5));
+        }
+    }
+    world
 }
 
 /// Builds the world of a seed.
@@ -90,6 +125,14 @@ pub(super) fn build(clock: Clock, seed: u64) -> World {
             world.add_budget(budget(app, rng.u32(1..4)));
         }
     }
+    world.guard(GUARDED);
+    for name in NODES {
+        for template in TEMPLATES..MORE_TEMPLATES {
+            if rng.u32(0..4) == 0 {
+                world.add_pod(Some(name), pod(name, template, 0, &mut rng));
+            }
+        }
+    }
     world
 }
 
@@ -110,6 +153,8 @@ pub(super) fn namespace(app: &str) -> &'static str {
 
 /// How many templates of pods there are.
 pub(super) const TEMPLATES: usize = 9;
+/// And those that are added to them.
+pub(super) const MORE_TEMPLATES: usize = 12;
 
 /// A pod for a node, by template.
 pub(super) fn pod(node: &str, template: usize, index: usize, rng: &mut Rng) -> PodSpec {
@@ -141,7 +186,16 @@ pub(super) fn pod(node: &str, template: usize, index: usize, rng: &mut Rng) -> P
             .label("app", "dns")
             .priority("system-cluster-critical")
             .needs(0, &NODES),
-        _ => PodSpec::new("ml", &format!("done-{serial:08x}"), Owner::Nobody).finished(),
+        8 => PodSpec::new("ml", &format!("done-{serial:08x}"), Owner::Nobody).finished(),
+        9 => PodSpec::new(GUARDED, &format!("sealed-{serial:08x}"), Owner::Nobody),
+        10 => PodSpec::new("ml", &format!("tiered-{serial:08x}"), Owner::Nobody).annotation(
+            keys::TIER_ANNOTATION,
+            ["system", "daemon", "workload", "nonsense"][serial as usize % 4],
+        ),
+        _ => PodSpec::new("serving", &format!("ring-{serial:08x}"), Owner::StatefulSet)
+            .label("app", ["chat", "ring"][serial as usize % 2])
+            .annotation(keys::GANG_ANNOTATION, "ring")
+            .needs(0, &NODES),
     };
     spec.stops(grace_s, takes_s)
 }

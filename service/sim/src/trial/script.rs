@@ -47,7 +47,7 @@ pub fn play(script: &str) -> anyhow::Result<(String, bool)> {
             teller.line(line, &mut play).await?;
         }
         teller.tell();
-        for breach in bench.ledger_at_end(super::ledger::Ledger::take_parts).0 {
+        for breach in bench.ledger_as_is(super::ledger::Ledger::take_parts).0 {
             writeln!(teller.out, "FAILED {breach}")?;
             teller.good = false;
         }

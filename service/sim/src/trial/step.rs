@@ -108,6 +108,15 @@ pub enum What {
         /// For how long it is away.
         away_s: u32,
     },
+    /// Somebody begins to drain a node by hand.
+    ByHand {
+        /// Which.
+        node: String,
+        /// Seconds until all is to be gone.
+        window_s: u32,
+    },
+    /// A drain by hand is undone.
+    Undo(String),
 }
 
 /// What an entry without a cause says.
@@ -154,6 +163,17 @@ pub enum Fault {
     ShortWatches,
     /// Compute shows what was up to this many seconds ago.
     OldCompute(u32),
+    /// The other cluster answers nothing.
+    FarDead,
+    /// The other cluster takes seconds for an answer.
+    FarSlow,
+}
+
+impl Fault {
+    /// Whether it concerns the other cluster.
+    pub(super) fn is_far(self) -> bool {
+        matches!(self, Self::FarDead | Self::FarSlow)
+    }
 }
 
 /// What happens to a pod.
@@ -172,6 +192,8 @@ pub enum Touch {
     Relabel,
     Taint,
     Untaint,
+    Cordon,
+    Uncordon,
     TerminationTaint,
     Skip,
     Unskip,

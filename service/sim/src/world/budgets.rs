@@ -112,6 +112,9 @@ impl State {
         if self.names_another(pod) {
             return Outcome::Stale;
         }
+        if let Some(refused) = self.guards(pod) {
+            return refused;
+        }
         let own_s = state.pod.grace_s;
         match self.against(state) {
             Against::Nothing => {
@@ -126,6 +129,16 @@ impl State {
                 why: "more than one disruption budget covers the pod".to_owned(),
             },
         }
+    }
+
+    /// Admission's answer about a pod that it keeps.
+    pub(super) fn guards(&self, pod: &PodRef) -> Option<Outcome> {
+        let why = format!(
+            "admission webhook \"guard\" denied the request: namespace {} is managed",
+            pod.namespace
+        );
+        let guarded = self.guarded.contains(&pod.namespace);
+        guarded.then_some(Outcome::Refused { why })
     }
 
     fn against(&self, pod: &PodState) -> Against {

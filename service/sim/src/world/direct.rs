@@ -133,9 +133,13 @@ impl World {
             if state.names_another(pod) {
                 return Outcome::Stale;
             }
+            let refused = state.guards(pod).filter(|_| way != Way::Platform);
             let Some(found) = state.pod_mut(pod) else {
                 return Outcome::Done;
             };
+            if let Some(refused) = refused {
+                return refused;
+            }
             let grace_s = grace_s.unwrap_or(found.pod.grace_s);
             state.tell(pod, grace_s, way);
             Outcome::Done

@@ -137,6 +137,7 @@ impl State {
             // The API's creation times have whole seconds.
             created: Timestamp::from_second(self.now.as_second()).unwrap_or(self.now),
             deletion_at: None,
+            deletion_grace_s: None,
         };
         let takes_s = self.seed.jitter(&purpose, spec.takes_s);
         let life = if node.is_some() {
@@ -191,7 +192,9 @@ impl State {
 
     /// A DELETE with a grace: the API server keeps the object until the
     /// kubelet reports that the containers have stopped. A second DELETE can
-    /// only shorten the grace.
+    /// only shorten the grace: the API server counts it from the first one, and
+    /// makes it one second if it is over by then; the kubelet gives all of it
+    /// from when it hears of it.
     pub(super) fn tell(&mut self, pod: &PodRef, grace_s: u32, way: Way) {
         let now = self.now;
         let Some(state) = self.pod_mut(pod) else {
@@ -204,13 +207,20 @@ impl State {
             self.note_pod(pod, PodChange::Told { way, grace_s: 0 });
             return self.remove(pod);
         }
-        let end = shift(now, i64::from(grace_s));
-        if state.pod.deletion_at.is_some_and(|before| before <= end) {
+        if state.pod.deletion_grace_s.is_some_and(|had| had <= grace_s) {
             return;
         }
         let first = state.told_at.is_none();
         let told_at = *state.told_at.get_or_insert(now);
-        state.pod.deletion_at = Some(end);
+        let counted = shift(told_at, i64::from(grace_s));
+        let grace_s = if counted < now {
+            1.min(grace_s)
+        } else {
+            grace_s
+        };
+        let end = shift(now, i64::from(grace_s));
+        state.pod.deletion_at = Some(counted.max(now));
+        state.pod.deletion_grace_s = Some(grace_s);
         state.turn += 1;
         let turn = state.turn;
         let ends_at = shift(told_at, i64::from(state.takes_s)).min(end).max(now);

@@ -3,7 +3,7 @@
 //! Events are taken in the order of their time, and those of one time in the
 //! order in which they were planned, so that one seed gives one course.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use drainwell_app::driver::events::KubeEvent;
 use drainwell_app::driver::ports::ClusterId;
@@ -34,6 +34,8 @@ pub(super) struct State {
     pub(super) machines: BTreeMap<String, Machine>,
     pub(super) pods: BTreeMap<Key, PodState>,
     pub(super) budgets: BTreeMap<Key, BudgetState>,
+    /// Namespaces whose pods admission keeps.
+    pub(super) guarded: BTreeSet<String>,
     /// Each `DaemonSet` by namespace and name, with the names of the nodes that it
     /// wants a pod on, those too that are away.
     pub(super) daemon_sets: BTreeMap<Key, (PodSpec, Vec<String>)>,
@@ -87,6 +89,7 @@ impl State {
             machines: BTreeMap::new(),
             pods: BTreeMap::new(),
             budgets: BTreeMap::new(),
+            guarded: BTreeSet::new(),
             daemon_sets: BTreeMap::new(),
             made: BTreeMap::new(),
             removed: BTreeMap::new(),

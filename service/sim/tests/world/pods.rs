@@ -90,6 +90,36 @@ async fn a_second_delete_can_only_shorten_the_grace() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_second_delete_counts_from_the_first() {
+    let world = world();
+    let slow = world.add_pod(Some(NODE), pod("slow", Owner::Nobody).stops(600, 900));
+    assert_eq!(world.evict(&slow, None).await, Outcome::Done);
+    let end = || world.pods_on(NODE)[0].deletion_at.unwrap().as_second();
+    let told = end() - 600;
+    pass(100).await;
+    assert_eq!(world.shorten(&slow, 300).await, Outcome::Done);
+    assert_eq!(end(), told + 300);
+    pass(150).await;
+    // Over since 50 s: as good as none.
+    assert_eq!(world.shorten(&slow, 200).await, Outcome::Done);
+    assert_eq!(end(), told + 250);
+    pass(3).await;
+    let cut = |grace_s| PodChange::Told {
+        way: Way::Shortened,
+        grace_s,
+    };
+    assert_eq!(
+        course(&world, &slow),
+        [
+            evicted(600),
+            cut(300),
+            cut(1),
+            PodChange::Killed { after_s: 251 }
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_budget_blocks_until_another_pod_is_ready() {
     let world = world();
     let chat = pod("chat", Owner::ReplicaSet).label("app", "chat");

@@ -18,7 +18,8 @@ enum Cli {
 
 fn main() -> anyhow::Result<()> {
     let Cli::Serve(args) = Cli::parse();
-    stackdriver::start(true)?;
+    // Lines that wait are written when it is dropped.
+    let _flush = stackdriver::start(true)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;

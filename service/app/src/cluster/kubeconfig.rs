@@ -62,13 +62,14 @@ pub async fn cluster(context: Option<&str>) -> anyhow::Result<KubeCluster> {
 }
 
 fn read() -> anyhow::Result<Kubeconfig> {
-    let read = Kubeconfig::read().map_err(|error| match error {
+    let read = Kubeconfig::read().map_err(|error| {
         // Its own words show the lines around the fault, and tokens in them.
-        KubeconfigError::Parse(error) => match error.location() {
-            Some(at) => anyhow!("not a kubeconfig in line {}", at.line()),
-            None => anyhow!("not a kubeconfig"),
-        },
-        other => anyhow::Error::new(other),
+        if let KubeconfigError::Parse(error) = error {
+            let line = error.location().map(|at| format!(" in line {}", at.line()));
+            anyhow!("not a kubeconfig{}", line.unwrap_or_default())
+        } else {
+            anyhow::Error::new(error)
+        }
     });
     read.context("no usable kubeconfig (KUBECONFIG)")
 }

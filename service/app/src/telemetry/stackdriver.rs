@@ -14,10 +14,8 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer};
 
-use super::trace;
-
-use super::stdout;
 pub use super::stdout::Flush;
+use super::{stdout, trace};
 
 const LABELS: &str = "logging.googleapis.com/labels";
 const OPERATION: &str = "logging.googleapis.com/operation";

@@ -16,6 +16,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 /// More than anything here takes, on a machine with other things to do.
@@ -100,7 +101,7 @@ fn end_of(process: &mut Child) -> (ExitStatus, Duration) {
 /// dropped.
 struct Service {
     process: Child,
-    stdout: BufReader<ChildStdout>,
+    stdout: Option<BufReader<ChildStdout>>,
     address: SocketAddr,
 }
 
@@ -118,9 +119,21 @@ impl Service {
         };
         Self {
             process,
-            stdout,
+            stdout: Some(stdout),
             address,
         }
+    }
+
+    /// What it says from now on, line by line; none is waited for without end.
+    fn lines(&mut self) -> Receiver<String> {
+        let (each, lines) = channel();
+        let stdout = self.stdout.take().unwrap();
+        std::thread::spawn(move || {
+            for line in stdout.lines() {
+                each.send(line.unwrap()).unwrap_or_default();
+            }
+        });
+        lines
     }
 
     fn connect(&self) -> TcpStream {

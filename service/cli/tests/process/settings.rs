@@ -28,8 +28,8 @@ fn an_empty_variable_is_as_good_as_none() {
         empty.env(variable, "");
         let (code, stderr) = run(empty);
         let wanted = match variable.as_str() {
-            // It has no default: to leave it empty is to forget it.
-            "DRAINWELL_AUTH" => "--auth <AUTH>",
+            // By default senders are checked, and that needs to know more.
+            "DRAINWELL_AUTH" => "--audience",
             _ => far,
         };
         assert!(code == 2 && stderr.contains(wanted), "{variable}: {stderr}");

@@ -136,26 +136,27 @@ fn is_fair(world: &World, action: &Action) {
     }
 }
 
-/// Marks that are made, put back or given up come before what else there is to do.
+/// Marks that are put back or given up, and a maintenance that begins or goes on
+/// after all, come before what else there is to do.
 const ROUNDS_MAX: usize = 3;
 
 fn settles(mut world: World, first: Plan) {
     let mut plan = first;
     for _ in 0..ROUNDS_MAX {
-        let more = plan.edit.as_ref().is_some_and(|(_, change)| {
-            matches!(
-                change,
-                Change::Marked | Change::Reasserted | Change::Yielded
-            )
-        });
+        let marks = plan
+            .edit
+            .as_ref()
+            .is_some_and(|(_, change)| matches!(change, Change::Reasserted | Change::Yielded));
+        let before = world.intent.phase;
         if !carry_out(&mut world, &plan) {
             return;
         }
+        let begun = world.intent.phase == Phase::Ongoing && before != Phase::Ongoing;
         plan = sound_plan(&world);
         if plan.edit.is_none() && plan.actions.is_empty() {
             return;
         }
-        assert!(more, "{plan:?} is left to do in {world:?}");
+        assert!(marks || begun, "{plan:?} is left to do in {world:?}");
     }
     unreachable!("{plan:?} is still to do in {world:?}");
 }

@@ -103,5 +103,6 @@ fn pod<const N: usize>(namespace: &str, annotations: [(&str, &str); N]) -> Pod {
         grace_s: 30,
         created: t0(),
         deletion_at: None,
+        deletion_grace_s: None,
     }
 }

@@ -63,6 +63,8 @@ pub enum Change {
     Reasserted,
     /// They were taken away once too often: they stay off.
     Yielded,
+    /// It was taken for over too early, and goes on.
+    Resumed,
     /// The maintenance is over, but the node isn't back yet: marks stay.
     Completed,
     /// Our marks and the intent go, with the reason.

@@ -127,6 +127,8 @@ fn edit_for(
             },
             Change::Drained,
         )
+    } else if intent.phase == Phase::Completed && noted.phase == Phase::Ongoing {
+        (noted, Change::Resumed)
     } else {
         (noted, Change::Updated)
     };

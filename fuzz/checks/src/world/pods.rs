@@ -27,6 +27,7 @@ pub(crate) fn pod(namespace: &str, name: &str) -> Pod {
         grace_s: 30,
         created: shift(t0(), -3600),
         deletion_at: None,
+        deletion_grace_s: None,
     }
 }
 
@@ -37,6 +38,7 @@ pub(super) fn read(from: &mut Letters<'_>) -> Pod {
     pod.grace_s = from.one_of(&[30, 0, 1, 10, 600, 3600, 100_000, u32::MAX]);
     pod.created = from.time().unwrap_or(pod.created);
     pod.deletion_at = from.time();
+    pod.deletion_grace_s = pod.deletion_at.map(|_| pod.grace_s);
     pod.finished = from.yes();
     let all = Toleration {
         exists: true,

@@ -82,7 +82,7 @@ impl Step<'_> {
                     memory.failed_edits = 0;
                     teller.changed(told, change, memory);
                     stepped.unmarked = matches!(change, Change::Unmarked(_));
-                    if matches!(change, Change::Marked | Change::Reasserted) {
+                    if let Change::Marked | Change::Reasserted | Change::Resumed = change {
                         stepped.wake_at = self.now;
                     }
                 }

@@ -209,6 +209,10 @@ impl Teller<'_> {
                 self.metrics.drained(seconds(took), seconds(left));
                 self.node_event(node, intent, "DrainCompleted", &what, false, memory);
             }
+            Change::Resumed => tracing::warn!(
+                "The maintenance of {} was taken for over too early, and goes on.",
+                self.node
+            ),
             Change::Completed => tracing::info!(
                 "The maintenance of {} is over; its marks stay until it is Ready.",
                 self.node

@@ -38,7 +38,7 @@ impl Play {
                     reasons: vec!["PLANNED_UPDATE".to_owned()],
                 };
                 let world = self.bench.world_of(node);
-                stage::announce(&world, node, shift(now, i64::from(*in_s)), &spec);
+                stage::announce(world, node, shift(now, i64::from(*in_s)), &spec);
             }
             What::Move { node, in_s } => {
                 if let Some(spec) = world.pending(node) {

@@ -5,11 +5,13 @@
 //! the input turned out to be, so that the kept inputs can be seen to reach all
 //! of a check.
 
+pub mod envelope;
 pub mod intent;
 mod node;
 pub mod notice;
 pub mod plan;
 pub mod policy;
+pub mod token;
 mod world;
 
 /// A check, with the name that its fuzz target, corpus and dictionary have.
@@ -25,6 +27,17 @@ pub struct Target {
 
 /// Every check.
 pub const TARGETS: &[Target] = &[
+    Target {
+        name: "envelope",
+        check: envelope::check,
+        outcomes: &[
+            "no request",
+            "malformed",
+            "unsupported",
+            "not ours",
+            "notice",
+        ],
+    },
     Target {
         name: "intent",
         check: intent::check,
@@ -61,5 +74,10 @@ pub const TARGETS: &[Target] = &[
         name: "policy",
         check: policy::check,
         outcomes: &["no text", "not YAML", "senseless", "read"],
+    },
+    Target {
+        name: "token",
+        check: token::check,
+        outcomes: &["no text", "unreadable", "read"],
     },
 ];

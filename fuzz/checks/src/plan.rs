@@ -118,17 +118,25 @@ fn is_fair(world: &World, action: &Action) {
         !matches!(attempt, Some(Outcome::Refused { .. })),
         "{world:?}"
     );
-    assert_eq!(told.grace_s, pod.grace_s);
+    // One that terminates keeps the grace that it was told with.
+    let had_s = pod.deletion_at.and(pod.deletion_grace_s);
+    let had_s = had_s.unwrap_or(pod.grace_s);
+    assert_eq!(told.grace_s, had_s);
     if let Some(gets_s) = told.shortened_to_s {
         assert!(intent.deadline_known && gets_s >= 1, "{world:?}");
-        assert!(gets_s <= pod.grace_s.max(1), "{world:?}");
     }
     match (action, pod.deletion_at) {
-        (Action::Evict(_), None) => {}
-        (Action::Force(_), None) => assert_ne!(policy.force, Force::Never, "{world:?}"),
+        (Action::Evict(_) | Action::Force(_), None) => {
+            let gets_s = told.shortened_to_s.unwrap_or(had_s);
+            assert!(gets_s <= had_s.max(1), "{world:?}");
+            let forced = matches!(action, Action::Force(_));
+            assert!(!forced || policy.force != Force::Never, "{world:?}");
+        }
         (Action::Shorten(_), Some(until)) => {
             let gets_s = told.shortened_to_s.expect("what it gets");
-            assert!(shift(*now, gets_s.into()) < until, "{world:?}");
+            let late = shift(*now, 0).max(intent.deadline) < until;
+            let shorter = pod.deletion_grace_s.is_none_or(|had_s| gets_s < had_s);
+            assert!(shorter && (late || until <= *now), "{world:?}");
         }
         (Action::Evict(_) | Action::Force(_), Some(_)) | (Action::Shorten(_), None) => {
             unreachable!("{action:?} of {pod:?}")
@@ -168,7 +176,11 @@ fn carry_out(world: &mut World, plan: &Plan) -> bool {
         let grace_s = told.shortened_to_s.unwrap_or(told.grace_s);
         let pods = world.seen.pods.iter_mut();
         for pod in pods.filter(|pod| pod.id == told.pod) {
-            pod.deletion_at = Some(shift(world.now, grace_s.into()));
+            // A shorter grace counts from when the pod was told first.
+            let had = pod.deletion_at.zip(pod.deletion_grace_s);
+            let told_at = had.map_or(world.now, |(until, had_s)| shift(until, -i64::from(had_s)));
+            pod.deletion_at = Some(shift(told_at, grace_s.into()));
+            pod.deletion_grace_s = Some(grace_s);
         }
         world.seen.attempts.remove(&told.pod.uid);
     }

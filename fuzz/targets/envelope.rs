@@ -1,0 +1,6 @@
+//! Feeds the fuzzer's bytes to the check of the same name.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    drainwell_checks::envelope::check(data);
+});

@@ -173,7 +173,7 @@ impl Intake {
         let outcome = taken.as_ref().map_or("later", |ack| ack.outcome.name());
         let (source, phase) = (notice.source.name(), notice.phase.name());
         self.metrics.notice(source, phase, outcome);
-        if outcome == Told::Marked.name() {
+        if outcome == Told::Marked.name() && notice.at_known {
             let after = self.clock.now().duration_since(notice.at);
             self.metrics.marked_after(after.as_secs_f64());
         }

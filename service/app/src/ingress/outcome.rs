@@ -62,18 +62,28 @@ impl Outcome {
 pub(super) async fn tell(request: Request, next: Next) -> Response {
     let trace = Trace::of(request.headers());
     let path = request.uri().path();
+    let health = path.starts_with("/health/");
     let notice = request.method() == Method::POST && (path == "/" || path == "/events");
     let answered = async {
         let mut unanswered = Unanswered(notice);
         let answer = next.run(request).await;
         unanswered.0 = false;
-        let barred = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&answer.status());
-        if notice || barred {
+        if notice || (turned_away(answer.status()) && !health) {
             write(&answer);
         }
         answer
     };
     trace::during(trace, answered).await
+}
+
+/// Not let in, or put off: at a tick or a page, too, somebody wants to know why.
+fn turned_away(status: StatusCode) -> bool {
+    let all = [
+        StatusCode::UNAUTHORIZED,
+        StatusCode::FORBIDDEN,
+        StatusCode::SERVICE_UNAVAILABLE,
+    ];
+    all.contains(&status)
 }
 
 /// Whether an answer is owed. When the sender leaves, the work on its request is
@@ -107,7 +117,7 @@ fn write(answer: &Response) {
     };
     let event = event.map(Event::name);
     let mut what = match status {
-        StatusCode::SERVICE_UNAVAILABLE => format!("The notice has to come again: {reason}"),
+        StatusCode::SERVICE_UNAVAILABLE => format!("It has to come again: {reason}"),
         _ if ignored => format!("Nothing to do: {reason}"),
         _ if status.is_success() => format!("Answered {code}: {outcome}"),
         _ => format!("Answered {code}, {outcome}: {reason}"),

@@ -69,5 +69,5 @@ $(FUZZ):
 
 # By hand, since it never ends by itself: what it finds is kept in fuzz/corpus,
 # which `make unit` replays.
-fuzz: $(FUZZ) ## looks for inputs that break the core: TIME seconds (60) for each of TARGETS (all)
+fuzz: $(FUZZ) ## looks for inputs that break a check: TIME seconds (60) for each of TARGETS (all)
 	TIME=$(TIME) fuzz/run $(TARGETS)

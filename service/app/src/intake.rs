@@ -2,6 +2,8 @@
 //! notice, write the marks. Answers only when that is durable, or when it is
 //! known that nothing is to be done.
 
+mod answer;
+
 use std::sync::Arc;
 
 use drainwell_core::confirm::{self, Ignored, REGISTRATION_S, Verdict};
@@ -15,9 +17,8 @@ use drainwell_core::policy::{Policies, Policy};
 use drainwell_core::time::seconds_between;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
-use jiff::Timestamp;
-use serde::Serialize;
 
+pub use self::answer::{Ack, Later, Told};
 use crate::clock::Clock;
 use crate::driver::ports::{CallError, Cloud, Cluster, ClusterId};
 use crate::telemetry::log::{self, Event, Subject};
@@ -33,72 +34,6 @@ pub enum Verify {
     /// It is not asked.
     Off,
 }
-
-/// What became of a notice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum Told {
-    Marked,
-    Updated,
-    Unchanged,
-    Scheduled,
-    Completed,
-    Ignored,
-}
-
-impl Told {
-    /// As answers and metrics name it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Marked => "marked",
-            Self::Updated => "updated",
-            Self::Unchanged => "unchanged",
-            Self::Scheduled => "scheduled",
-            Self::Completed => "completed",
-            Self::Ignored => "ignored",
-        }
-    }
-}
-
-/// An answer that acknowledges a notice.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Ack {
-    /// What became of it.
-    pub outcome: Told,
-    /// Why it is ignored.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<Ignored>,
-    /// The cluster.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cluster: Option<String>,
-    /// The node.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
-    /// When its host stops.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub deadline: Option<Timestamp>,
-}
-
-impl Ack {
-    /// There is nothing to do.
-    #[must_use]
-    pub fn ignored(reason: Ignored) -> Self {
-        let (cluster, node, deadline) = (None, None, None);
-        Self {
-            outcome: Told::Ignored,
-            reason: Some(reason),
-            cluster,
-            node,
-            deadline,
-        }
-    }
-}
-
-/// It can't be decided now: the notice has to come again.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Later(pub String);
 
 /// Someone else wrote the Node in between: read again and merge, this often.
 const MERGES_MAX: usize = 3;

@@ -24,6 +24,7 @@ async fn a_stream_of_notices_without_a_gap_keeps_no_eviction_for_long() {
     let began = Instant::now();
     let evicted = async {
         pass(1).await;
+        let _turn = laned.turn(jiff::Timestamp::MAX).await;
         laned.evict(&pod, None).await
     };
     // Two at once, so that one is always under way.

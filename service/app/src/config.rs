@@ -153,12 +153,13 @@ impl ServeArgs {
 fn check_endpoint(endpoint: &str) -> anyhow::Result<()> {
     let url: http::Uri = endpoint
         .parse()
-        .with_context(|| format!("--compute-endpoint {endpoint}: not a URL"))?;
+        .with_context(|| format!("--compute-endpoint {}: not a URL", shown(endpoint)))?;
     let bare = matches!(url.path(), "" | "/") && url.query().is_none();
     if !bare || !is_secure(&url) {
         bail!(
-            "--compute-endpoint {endpoint}: give https://HOST without a path \
-             (http only on loopback)"
+            "--compute-endpoint {}: give https://HOST without a path \
+             (http only on loopback)",
+            shown(endpoint)
         )
     }
     Ok(())
@@ -168,6 +169,10 @@ fn check_endpoint(endpoint: &str) -> anyhow::Result<()> {
 /// the URL may be shown.
 fn is_secure(url: &http::Uri) -> bool {
     if url.authority().is_some_and(|a| a.as_str().contains('@')) {
+        return false;
+    }
+    // The port is a number without a bound to this parser.
+    if url.port().is_some() && url.port_u16().is_none_or(|port| port == 0) {
         return false;
     }
     let host = url.host().unwrap_or_default();
@@ -180,6 +185,14 @@ fn is_secure(url: &http::Uri) -> bool {
         Some("https") => !host.is_empty(),
         Some("http") => loopback,
         _ => false,
+    }
+}
+
+/// A URL as a message may show it: a password in it stays out of sight.
+fn shown(url: &str) -> String {
+    match (url.find("://"), url.rfind('@')) {
+        (Some(scheme), Some(at)) if scheme < at => format!("{}…{}", &url[..scheme + 3], &url[at..]),
+        _ => url.to_owned(),
     }
 }
 

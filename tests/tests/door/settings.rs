@@ -78,7 +78,7 @@ fn what_others_could_reach_or_read_is_refused() {
     let cases = [
         (
             "--auth none --insecure --compute-endpoint https://a:b@c.d",
-            "--compute-endpoint https://a:b@c.d: give https://HOST",
+            "--compute-endpoint https://…@c.d: give https://HOST",
         ),
         (
             &*format!("{jwks} --jwks-url http://example.com"),
@@ -90,7 +90,11 @@ fn what_others_could_reach_or_read_is_refused() {
         ),
         (
             &*format!("{jwks} --jwks-url https://a:b@c.d/e"),
-            "give https://HOST/PATH",
+            "--jwks-url https://…@c.d/e: give https://HOST/PATH",
+        ),
+        (
+            &*format!("{jwks} --jwks-url https://localhost:99999/"),
+            "--jwks-url https://localhost:99999/: give https://HOST/PATH",
         ),
         ("--auth none", "listen on 127.0.0.1, or add --insecure"),
     ];

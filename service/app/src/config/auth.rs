@@ -7,7 +7,7 @@ use anyhow::{anyhow, bail};
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 
-use super::is_secure;
+use super::{is_secure, shown};
 use crate::ingress::auth::{Auth, GOOGLE_KEYS, Rules};
 
 /// Who checks the sender's identity token.
@@ -90,7 +90,7 @@ impl AuthArgs {
         if !url.is_ok_and(|url| is_secure(&url)) {
             bail!(
                 "--jwks-url {}: give https://HOST/PATH (http only on loopback)",
-                rules.jwks_url
+                shown(&rules.jwks_url)
             );
         }
         match self.auth {

@@ -1,5 +1,5 @@
-//! The keys that tokens are signed with, fetched when a request needs them.
-//! No task of their own: where CPU comes with requests only, none would run.
+//! The keys that tokens are signed with, fetched when a request needs them: at
+//! other times nothing may run, where CPU comes with requests only.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,6 +10,9 @@ use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
 use jiff::Timestamp;
 use jsonwebtoken::DecodingKey;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::fetch::{Fetched, Source};
 use crate::clock::Clock;
@@ -21,6 +24,9 @@ const AGAIN_S: i64 = 60;
 const AGAIN_WITHOUT_KEYS_S: i64 = 5;
 /// How long a request waits for new keys when an old one would do.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A fetch has a bound of five seconds: one that lasted longer stood still.
+const STARVED: Duration = Duration::from_secs(7);
 
 /// The keys, and how they are had. Clones share them.
 #[derive(Clone)]
@@ -40,13 +46,15 @@ struct State {
     expires: Timestamp,
     /// No fetch before this.
     again: Timestamp,
-    /// Why the last fetch failed.
+    /// Why the last fetch failed, if it did.
     fault: String,
     flight: Option<Flight>,
+    /// The fetch itself: one that only its requests drove on would stand still,
+    /// and fail, once they have gone away.
+    task: JoinSet<()>,
 }
 
-/// A fetch that any number of requests wait for. One that goes away in the
-/// middle of it takes nothing with it: the next one goes on with the same.
+/// A fetch that any number of requests wait for.
 type Flight = Shared<BoxFuture<'static, ()>>;
 
 /// Why there is no key of that name.
@@ -54,8 +62,8 @@ type Flight = Shared<BoxFuture<'static, ()>>;
 pub(super) enum Missing {
     /// It isn't published.
     Unknown,
-    /// None could be fetched so far, for this reason.
-    NeverFetched(String),
+    /// They can't be fetched now, for this reason, so that it may be.
+    NotFetched(String),
 }
 
 impl Keys {
@@ -82,7 +90,9 @@ impl Keys {
         let state = self.0.lock();
         match state.keys.get(id) {
             Some(key) => Ok(key.clone()),
-            None if state.keys.is_empty() => Err(Missing::NeverFetched(state.fault.clone())),
+            None if state.keys.is_empty() || !state.fault.is_empty() => {
+                Err(Missing::NotFetched(state.fault.clone()))
+            }
             None => Err(Missing::Unknown),
         }
     }
@@ -97,11 +107,17 @@ impl Keys {
         }
         if state.flight.is_none() && now >= state.again {
             let inner = Arc::clone(&self.0);
-            let fetch = async move {
+            let (done, over) = oneshot::channel::<()>();
+            // The one before has ended: it has set `flight` to none.
+            while state.task.try_join_next().is_some() {}
+            state.task.spawn(async move {
+                let begun = Instant::now();
                 let fetched = inner.source.fetch().await;
-                inner.settle(fetched);
-            };
-            state.flight = Some(fetch.boxed().shared());
+                inner.settle(fetched, begun.elapsed());
+                drop(done);
+            });
+            // It never comes to an answer: the end is what is waited for.
+            state.flight = Some(over.map(drop).boxed().shared());
         }
         (key, state.flight.clone())
     }
@@ -112,7 +128,7 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn settle(&self, fetched: Result<Fetched, String>) {
+    fn settle(&self, fetched: Result<Fetched, String>, lasted: Duration) {
         let now = self.clock.now();
         let mut state = self.lock();
         state.flight = None;
@@ -120,6 +136,7 @@ impl Inner {
             Ok(Fetched { keys, lifetime_s }) => {
                 state.keys = keys;
                 state.expires = shift(now, lifetime_s);
+                state.fault.clear();
             }
             Err(fault) => {
                 let from = self.source.url();
@@ -128,6 +145,8 @@ impl Inner {
             }
         }
         let pause_s = match state.keys.is_empty() {
+            // It had no CPU, and says nothing of the other side.
+            _ if lasted > STARVED => 0,
             true => AGAIN_WITHOUT_KEYS_S,
             false => AGAIN_S,
         };

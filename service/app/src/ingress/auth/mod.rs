@@ -158,7 +158,7 @@ impl Checks {
                 let what = format!("the token's key {named} is none that Google publishes now");
                 Err(Refusal::invalid(what))
             }
-            Err(Missing::NeverFetched(why)) => Err(Refusal::Undecided(format!(
+            Err(Missing::NotFetched(why)) => Err(Refusal::Undecided(format!(
                 "the keys that tokens are signed with can't be fetched: {why}"
             ))),
         }

@@ -20,7 +20,7 @@ const FAILED_ONCE: &str = include_str!("../../seeds.txt");
 
 #[test]
 fn the_same_seed_gives_the_same_trace_byte_by_byte() {
-    for seed in [7, 11, 15] {
+    for seed in [7, 11, 383] {
         let play = || Trial::of(seed, STEPS).play(true).unwrap();
         let (first, second) = (play(), play());
         assert!(first.trace.len() > 100, "seed {seed} tells nothing");

@@ -142,7 +142,11 @@ mutate one-cluster-at-a-time $driver/wake.rs \
 
 # The libraries that it needs are those of any other build.
 export CARGO_TARGET_DIR=$root/target
-nice cargo build --quiet --release --manifest-path "$scratch/work/Cargo.toml" \
+quick=()
+for crate in core app sim; do
+  quick+=(--config "profile.release.package.drainwell-$crate.opt-level=1")
+done
+nice cargo build --quiet --release --manifest-path "$scratch/work/Cargo.toml" "${quick[@]}" \
   -p drainwell-sim --bin drainwell-sim
 cp "$CARGO_TARGET_DIR/release/drainwell-sim" "$scratch/drainwell-sim"
 

@@ -9,7 +9,7 @@ use drainwell_core::confirm::Ignored;
 use drainwell_core::notice::{self, Phase, Reading, Received, Source};
 use drainwell_core::time::{seconds_between, shift};
 use fastrand::Rng;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
@@ -161,7 +161,11 @@ async fn deliver(
         {
             return Some(ack);
         }
-        bench.clock.sleep_until(shift(bench.now(), backoff_s)).await;
+        // Each at a moment of its own: those that an instance took along when it
+        // died are woken in no known order.
+        let next =
+            shift(bench.now(), backoff_s) + SignedDuration::from_micros(dice.i64(0..1_000_000));
+        bench.clock.sleep_until(next).await;
         backoff_s = (2 * backoff_s).min(BACKOFF_MAX_S);
     }
     None

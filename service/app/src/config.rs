@@ -168,14 +168,15 @@ fn check_endpoint(endpoint: &str) -> anyhow::Result<()> {
 /// Whether nobody on the way can read or change what goes there and back, and
 /// the URL may be shown.
 fn is_secure(url: &http::Uri) -> bool {
+    let host = url.host().unwrap_or_default();
+    // What stands beside the host is a port that there is, or nothing.
+    let beside = url.authority().is_some_and(|a| a.as_str() != host);
+    if beside && url.port_u16().is_none_or(|port| port == 0) {
+        return false;
+    }
     if url.authority().is_some_and(|a| a.as_str().contains('@')) {
         return false;
     }
-    // The port is a number without a bound to this parser.
-    if url.port().is_some() && url.port_u16().is_none_or(|port| port == 0) {
-        return false;
-    }
-    let host = url.host().unwrap_or_default();
     let loopback = host == "localhost"
         || host
             .trim_matches(['[', ']'])

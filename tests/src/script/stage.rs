@@ -55,6 +55,7 @@ pub(super) async fn add_node(cluster: &Lease, world: &World, name: &str) -> anyh
     let vm = vm(world, name).context("no such VM")?;
     let mut spec = NodeSpec::plain(name);
     spec.zone.clone_from(&vm.zone);
+    spec.provider_id = Some(format!("gce://{}/{}/{name}", vm.project, vm.zone));
     spec.instance_id = vm.id;
     spec.pool = node.labels[keys::POOL_LABEL].clone();
     spec.labels = node.labels;

@@ -46,7 +46,9 @@ async fn a_pod_cut_short_is_told_as_evicted_when_it_was_evicted() {
         left.context("it is there")
     })
     .await;
-    assert!(left.killed && left.grace_s <= 20, "{left:?}");
+    // What is left then, and the second or two since it was told first: the API
+    // server counts from there.
+    assert!(left.killed && left.grace_s <= 22, "{left:?}");
     assert_eq!(scene.cluster.audit.count("delete pods"), 1);
     let last = reported(&scene, "gone").await;
     assert_eq!(last["evicted_at"], first["evicted_at"]);

@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 
+use anyhow::ensure;
 use aws_lc_rs::signature::{RSA_PKCS1_SHA256, RSA_PKCS1_SHA512};
 use drainwell_tests::issuer::{Draft, Key, TAKEN};
-use drainwell_tests::wait::secs;
+use drainwell_tests::wait::{eventually, secs};
 use jiff::Timestamp;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -288,7 +289,12 @@ async fn a_token_is_valid_or_it_is_said_what_is_wrong_with_it() {
         }
     }
     // One line each, and none that shows a token, at any level.
-    assert_eq!(door.service.log_of("notice_rejected").len(), refused);
+    eventually(secs(10), "one line each", async || {
+        let told = door.service.log_of("notice_rejected").len();
+        ensure!(told == refused, "{told} of {refused}");
+        Ok(())
+    })
+    .await;
     let lines: Vec<String> = door.service.log().iter().map(Value::to_string).collect();
     let log = lines.join("\n") + &door.service.stderr();
     for (name, token, _, _) in &all {

@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::clock::Clock;
 use crate::cloud::compute::Compute;
+use crate::cloud::google::Google;
 use crate::cluster::kubeconfig;
 use crate::config::{Clusters, Config};
 use crate::driver::lanes::Laned;
@@ -108,8 +109,8 @@ impl Parts {
         let cloud: Option<Arc<dyn Cloud>> = match config.verify {
             Verify::Off => None,
             Verify::Required | Verify::Prefer => {
-                let compute = Compute::new(&config.compute_endpoint)?;
-                Some(Arc::new(compute.counting(metrics.clone())))
+                let google = Google::new(&metrics)?;
+                Some(Arc::new(Compute::new(&config.compute_endpoint, google)))
             }
         };
         let options = Options {

@@ -1,22 +1,14 @@
-//! Compute Engine adapter: `instances.get`, with a token of the metadata
-//! server. Field names: Compute's v1 discovery document.
+//! Compute Engine adapter: `instances.get`. Field names: Compute's v1 discovery document.
 
-use std::time::Duration;
-
-use anyhow::Context as _;
 use async_trait::async_trait;
 use drainwell_core::notice::{Vm, known_reasons};
 use drainwell_core::observed::{Instance, Maintenance};
-use google_cloud_auth::credentials::AccessTokenCredentials;
+use http::Method;
 use serde_json::Value;
 
+use super::google::{Call, Google};
 use crate::driver::ports::{CallError, Cloud};
-use crate::telemetry::metrics::Metrics;
 
-/// Time for one call, within the five seconds of an idle tick.
-const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-/// An instance's JSON with large user metadata stays under 1 MiB.
-const BODY_MAX: usize = 4 << 20;
 /// Of the whole instance, which may hold secrets in its metadata, only these.
 const FIELDS: &str = "id,name,status,labels,creationTimestamp,lastStartTimestamp,\
                       scheduling/onHostMaintenance,resourceStatus/upcomingMaintenance";
@@ -25,84 +17,19 @@ const FIELDS: &str = "id,name,status,labels,creationTimestamp,lastStartTimestamp
 pub const GOOGLE: &str = "https://compute.googleapis.com";
 
 /// Compute Engine.
+#[derive(Debug)]
 pub struct Compute {
     endpoint: String,
-    http: reqwest::Client,
-    credentials: AccessTokenCredentials,
-    metrics: Metrics,
+    google: Google,
 }
 
 impl Compute {
     /// A client for the API at `endpoint` (no path).
-    ///
-    /// # Errors
-    /// When credentials or the HTTP client can't be set up. Whether a token
-    /// is to be had shows only at the first call.
-    pub fn new(endpoint: &str) -> anyhow::Result<Self> {
-        let credentials = google_cloud_auth::credentials::mds::Builder::default()
-            .with_scopes(["https://www.googleapis.com/auth/cloud-platform"])
-            .build_access_token_credentials()
-            .context("no credentials from the metadata server")?;
-        let http = reqwest::Client::builder()
-            .timeout(CALL_TIMEOUT)
-            .connect_timeout(Duration::from_secs(2))
-            .redirect(reqwest::redirect::Policy::none())
-            .build()?;
-        Ok(Self {
-            endpoint: endpoint.trim_end_matches('/').to_owned(),
-            http,
-            credentials,
-            metrics: Metrics::default(),
-        })
-    }
-
-    /// The same, counting its calls in `metrics`.
     #[must_use]
-    pub fn counting(self, metrics: Metrics) -> Self {
-        Self { metrics, ..self }
-    }
-
-    async fn get(&self, vm: &Vm, code: &mut Option<u16>) -> Result<Option<Instance>, CallError> {
-        let token = self
-            .credentials
-            .access_token()
-            .await
-            .map_err(|e| CallError::unavailable(format!("no access token: {}", chain(&e))))?;
-        let Vm { project, zone, .. } = vm;
-        let url = format!(
-            "{}/compute/v1/projects/{project}/zones/{zone}/instances/{}",
-            self.endpoint,
-            vm.key()
-        );
-        let request = self
-            .http
-            .get(url)
-            .query(&[("fields", FIELDS)])
-            .bearer_auth(token.token);
-        let failed = |e: reqwest::Error| CallError::unavailable(chain(&e.without_url()));
-        let mut response = request.send().await.map_err(failed)?;
-        let status = response.status().as_u16();
-        *code = Some(status);
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(failed)? {
-            body.extend_from_slice(&chunk);
-            if body.len() > BODY_MAX {
-                return Err(CallError::unavailable(format!(
-                    "over {BODY_MAX} bytes of answer"
-                )));
-            }
-        }
-        match status {
-            200 => serde_json::from_slice(&body)
-                .map_err(|e| e.to_string())
-                .and_then(|json: Value| instance(&json))
-                .map(Some)
-                .map_err(|e| CallError::unavailable(format!("unreadable answer: {e}"))),
-            404 => Ok(None),
-            401 | 403 => Err(CallError::Denied {
-                what: format!("compute.instances.get on project {project}"),
-            }),
-            _ => Err(CallError::unavailable(format!("HTTP {status}"))),
+    pub fn new(endpoint: &str, google: Google) -> Self {
+        Self {
+            endpoint: endpoint.trim_end_matches('/').to_owned(),
+            google,
         }
     }
 }
@@ -110,28 +37,28 @@ impl Compute {
 #[async_trait]
 impl Cloud for Compute {
     async fn instance(&self, vm: &Vm) -> Result<Option<Instance>, CallError> {
-        let mut code = None;
-        // The token's own fetch has no limit that is ours.
-        let answer = tokio::time::timeout(CALL_TIMEOUT, self.get(vm, &mut code)).await;
-        self.metrics.call("compute", "get", code);
-        match answer {
-            Ok(result) => result,
-            Err(_) => Err(CallError::unavailable(format!(
-                "no answer within {} s",
-                CALL_TIMEOUT.as_secs()
-            ))),
-        }
+        let Vm { project, zone, .. } = vm;
+        let url = format!(
+            "{}/compute/v1/projects/{project}/zones/{zone}/instances/{}",
+            self.endpoint,
+            vm.key()
+        );
+        let permission = format!("compute.instances.get on project {project}");
+        let call = Call {
+            api: "compute",
+            verb: "get",
+            method: Method::GET,
+            url: &url,
+            query: &[("fields", FIELDS)],
+            body: None,
+            permission: &permission,
+        };
+        let Some(json) = self.google.call(&call).await? else {
+            return Ok(None);
+        };
+        let read = instance(&json).map(Some);
+        read.map_err(|e| CallError::unavailable(format!("unreadable answer: {e}")))
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(inner) = source {
-        text = format!("{text}: {inner}");
-        source = inner.source();
-    }
-    text
 }
 
 /// An instance from the API's JSON. Only identity is needed: any other field

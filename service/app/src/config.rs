@@ -69,6 +69,11 @@ pub struct ServeArgs {
     #[arg(long, env = "DRAINWELL_DRY_RUN", value_parser = BoolishValueParser::new())]
     dry_run: bool,
 
+    /// Address of a second listener with /metrics alone and no authentication, for
+    /// a scraper beside the service; on loopback
+    #[arg(long, env = "DRAINWELL_METRICS_LISTEN", value_name = "ADDR")]
+    metrics_listen: Option<SocketAddr>,
+
     #[command(flatten)]
     pull: PullArgs,
 
@@ -116,6 +121,8 @@ pub struct Config {
     pub tick_hold: Duration,
     /// Write nothing.
     pub dry_run: bool,
+    /// Where a scraper finds the metrics.
+    pub metrics_listen: Option<SocketAddr>,
     /// What is pulled from.
     pub pull: PullConfig,
     /// Compute's API.
@@ -134,6 +141,12 @@ impl ServeArgs {
             (None, port) => SocketAddr::new(any, port.unwrap_or(8080)),
         };
         check_endpoint(&self.compute_endpoint)?;
+        if let Some(address) = self.metrics_listen.filter(|a| !a.ip().is_loopback()) {
+            bail!(
+                "--metrics-listen {address}: nobody is asked who they are there; \
+                 give 127.0.0.1:PORT"
+            );
+        }
         Ok(Config {
             listen,
             clusters: self.clusters,
@@ -143,6 +156,7 @@ impl ServeArgs {
             policies: read_policies(self.policy_file, self.policy)?,
             tick_hold: Duration::from_secs(self.tick_hold),
             dry_run: self.dry_run,
+            metrics_listen: self.metrics_listen,
             pull: self.pull.check()?,
             compute_endpoint: self.compute_endpoint,
         })

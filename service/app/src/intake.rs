@@ -99,6 +99,12 @@ impl Intake {
         Self { metrics, ..self }
     }
 
+    /// Where it counts.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
     /// Takes a notice in.
     ///
     /// # Errors

@@ -1,9 +1,11 @@
-//! What a notice needs on whichever way it comes: a bound on taking it in, and
-//! a wake for the loops that go on with it. Push and pull share it.
+//! What an entry needs on whichever way it comes: to be told of, counted, taken
+//! in within a bound if it is a notice, and a wake for the loops that go on with
+//! it. Push and pull share it.
 
 use std::time::Duration;
 
-use drainwell_core::notice::Notice;
+use drainwell_core::confirm::Ignored;
+use drainwell_core::notice::{Notice, Reading, Source};
 
 use crate::driver::wake::Wake;
 use crate::intake::{Ack, Intake, Later, Told};
@@ -17,6 +19,18 @@ const TAKE_TIMEOUT: Duration = Duration::from_secs(25);
 pub struct Reception {
     intake: Intake,
     wake: Wake,
+}
+
+/// An entry that has come.
+pub struct Arrival<'a> {
+    /// What it says.
+    pub reading: &'a Reading,
+    /// How it has come.
+    pub source: Source,
+    /// The message or event that it was in.
+    pub id: Option<&'a str>,
+    /// What could not be used of what was around it.
+    pub doubts: &'a [String],
 }
 
 /// A notice whose effect is durable, or that needs none.
@@ -34,11 +48,43 @@ impl Reception {
         Self { intake, wake }
     }
 
+    /// Does what an entry asks for.
+    ///
+    /// # Errors
+    /// When it can't be decided now: the entry has to come again.
+    pub async fn receive(&self, arrival: &Arrival<'_>) -> Result<Taken, Later> {
+        let reason = match arrival.reading {
+            Reading::Notice(notice) => {
+                tell_receipt(arrival, notice);
+                return self.take(notice).await;
+            }
+            Reading::LiveMigration => Ignored::LiveMigration,
+            Reading::NotMaintenance => Ignored::NotMaintenance,
+            Reading::WakeUp(vm) => {
+                // Nobody waits for this pass: the look is all that is wanted.
+                let _serial = self.wake.request_look(&vm.key());
+                Ignored::NotMaintenance
+            }
+        };
+        let ack = Ack::ignored(reason);
+        self.count(arrival.source.name(), ack.outcome.name());
+        Ok(Taken { ack, pass: None })
+    }
+
+    /// Counts what holds no entry that can be read.
+    pub fn count_malformed(&self, source: Option<Source>) {
+        self.count(source.map_or("unknown", Source::name), "malformed");
+    }
+
+    fn count(&self, source: &'static str, outcome: &'static str) {
+        self.intake.metrics().notice(source, "none", outcome);
+    }
+
     /// Takes a notice in and wakes the loops.
     ///
     /// # Errors
     /// When it can't be decided now: the notice has to come again.
-    pub async fn take(&self, notice: &Notice) -> Result<Taken, Later> {
+    async fn take(&self, notice: &Notice) -> Result<Taken, Later> {
         let node = notice.vm.key();
         let taken = tokio::time::timeout(TAKE_TIMEOUT, self.intake.take(notice)).await;
         let why = match taken {
@@ -54,12 +100,6 @@ impl Reception {
         Err(Later(why))
     }
 
-    /// Has Compute asked about a VM at once.
-    pub fn look(&self, node: &str) {
-        // Nobody waits for this pass: the look is all that is wanted.
-        let _serial = self.wake.request_look(node);
-    }
-
     fn wake_for(&self, ack: &Ack, node: &str) -> Option<u64> {
         match ack.outcome {
             Told::Ignored => None,
@@ -71,10 +111,9 @@ impl Reception {
     }
 }
 
-/// Tells that a notice has come, in the message or event `id`. `doubts` are those
-/// about its envelope.
-pub fn tell_receipt(id: Option<&str>, notice: &Notice, doubts: &[String]) {
-    let id = id.unwrap_or("without an id");
+/// Tells that a notice has come.
+fn tell_receipt(arrival: &Arrival<'_>, notice: &Notice) {
+    let id = arrival.id.unwrap_or("without an id");
     let Notice { vm, phase, at, .. } = notice;
     let age = if notice.undated {
         "that tells no time".to_owned()
@@ -82,7 +121,7 @@ pub fn tell_receipt(id: Option<&str>, notice: &Notice, doubts: &[String]) {
         format!("of {at}")
     };
     let mut what = format!("Message {id}: maintenance of {vm} is {phase:?}, by an entry {age}.");
-    for doubt in doubts.iter().chain(&notice.doubts) {
+    for doubt in arrival.doubts.iter().chain(&notice.doubts) {
         what = format!("{what} In doubt: {doubt}.");
     }
     let subject = Subject {

@@ -44,6 +44,8 @@ pub struct Parts {
     pub clock: Clock,
     /// Where everything is counted.
     pub metrics: Metrics,
+    /// Where a scraper beside the service finds the metrics, if one does.
+    pub scrape: Option<TcpListener>,
     /// What pulls notices, if something does.
     pub pull: Option<Puller>,
     /// All else.
@@ -92,6 +94,7 @@ impl Parts {
             policies,
             clock,
             metrics: Metrics::default(),
+            scrape: None,
             pull: None,
             options: Options::default(),
         }
@@ -120,6 +123,13 @@ impl Parts {
             dry_run: config.dry_run,
             limits: Limits::default(),
         };
+        let scrape =
+            match config.metrics_listen {
+                Some(address) => Some(TcpListener::bind(address).await.with_context(|| {
+                    format!("--metrics-listen {address}: can't be listened on")
+                })?),
+                None => None,
+            };
         let policies = config.policies.clone();
         Ok(Self {
             clusters,
@@ -127,6 +137,7 @@ impl Parts {
             policies,
             clock: Clock::system(),
             metrics,
+            scrape,
             pull: Puller::new(&config.pull).await?,
             options,
         })
@@ -184,6 +195,7 @@ fn start(
         policies,
         clock,
         metrics,
+        scrape,
         pull,
         options,
     } = parts;
@@ -215,6 +227,14 @@ fn start(
     let mut tasks: JoinSet<anyhow::Result<()>> = JoinSet::new();
     if let Some(pull) = pull {
         pull.start(&mut tasks, &reception, &troubles, clock, stopped);
+    }
+    if let Some(listener) = scrape {
+        let router = ingress::scrape_router(&wake, &metrics, &limits);
+        let (limits, stopped) = (limits.clone(), stopped.clone());
+        tasks.spawn(async move {
+            ingress::serve(listener, router, &limits, stopped).await;
+            Ok(())
+        });
     }
     let router = ingress::router(Ingress {
         reception,

@@ -142,6 +142,18 @@ pub enum Reading {
     NotMaintenance,
 }
 
+impl Reading {
+    /// The VM that it is about, if it matters which.
+    #[must_use]
+    pub fn vm(&self) -> Option<&Vm> {
+        match self {
+            Self::Notice(notice) => Some(&notice.vm),
+            Self::WakeUp(vm) => Some(vm),
+            Self::LiveMigration | Self::NotMaintenance => None,
+        }
+    }
+}
+
 /// What can't be read, and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}")]

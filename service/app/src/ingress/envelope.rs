@@ -25,6 +25,8 @@ use serde_json::Value;
 pub struct Letter {
     /// What its log entry says; another's event is no maintenance.
     pub reading: Reading,
+    /// How it has come.
+    pub source: Source,
     /// The message's or event's id, for the log.
     pub id: Option<String>,
     /// The type of an event that isn't ours, and was not opened.
@@ -54,6 +56,7 @@ pub fn read(headers: &HeaderMap, body: &[u8], now: Timestamp) -> Result<Letter, 
         Opened::Foreign { kind, id } => {
             return Ok(Letter {
                 reading: Reading::NotMaintenance,
+                source: Source::Eventarc,
                 id,
                 foreign: Some(kind),
                 doubts: vec![],
@@ -67,6 +70,7 @@ pub fn read(headers: &HeaderMap, body: &[u8], now: Timestamp) -> Result<Letter, 
     };
     Ok(Letter {
         reading: notice::read(&envelope.entry, &received)?,
+        source: envelope.source,
         id: envelope.id,
         foreign: None,
         doubts: envelope.doubts,

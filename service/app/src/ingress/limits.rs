@@ -13,7 +13,6 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use tokio::sync::Semaphore;
 
-use super::connections::Connection;
 use super::problem::Problem;
 
 /// Pub/Sub, Eventarc and the front ends between send a few kilobytes, with a
@@ -101,9 +100,6 @@ pub(super) async fn place(State(places): State<Places>, request: Request, next: 
     if places.free.available_permits() > places.number / 2 {
         places.told.store(false, Ordering::Relaxed);
     }
-    let connection = request.extensions().get::<Arc<Connection>>().cloned();
-    // Its connection isn't closed for another one meanwhile.
-    let _busy = connection.map(Connection::busy);
     match tokio::time::timeout(places.time, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {

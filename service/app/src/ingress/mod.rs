@@ -74,7 +74,7 @@ pub fn router(ingress: Ingress) -> Router {
         .route("/tick", post(tick::post).route_layer(in_place(ticks)))
         .route("/api/v1/maintenances", view(get(maintenances)))
         .route("/metrics", view(get(metrics)))
-        .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, "not found", "no such path") })
+        .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn_with_state(state.clone(), auth::check));
     let health = Router::new()
@@ -95,6 +95,26 @@ pub fn router(ingress: Ingress) -> Router {
         // Outside of all others: whoever answers, it is told.
         .layer(middleware::from_fn(outcome::tell))
         .with_state(state)
+}
+
+/// The metrics alone, for a scraper beside the service. Nobody else reaches the
+/// listener, so that nobody is asked who they are.
+pub(crate) fn scrape_router(wake: &Wake, metrics: &Metrics, limits: &Limits) -> Router {
+    let (wake, metrics) = (wake.clone(), metrics.clone());
+    let text = get(async move || {
+        let text = wake.measure(&metrics);
+        ([(header::CONTENT_TYPE, MEDIA_TYPE)], text)
+    });
+    let places = middleware::from_fn_with_state(Places::of_views(limits), limits::place);
+    Router::new()
+        .route("/metrics", text.route_layer(places))
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(middleware::from_fn(limits::head))
+}
+
+async fn not_found() -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, "not found", "no such path")
 }
 
 async fn method_not_allowed() -> Problem {

@@ -10,8 +10,7 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use bytes::BytesMut;
-use drainwell_core::confirm::Ignored;
-use drainwell_core::notice::{Notice, Phase, Reading};
+use drainwell_core::notice::{Phase, Vm};
 use http_body_util::BodyExt as _;
 
 use super::Ingress;
@@ -19,7 +18,7 @@ use super::envelope::{self, Fault, Letter};
 use super::outcome::Outcome;
 use super::problem::Problem;
 use crate::intake::{Ack, Later, Told};
-use crate::reception::{Taken, tell_receipt};
+use crate::reception::{Arrival, Taken};
 
 /// Audit entries have a few kilobytes; Pub/Sub could push ten times this.
 const BODY_MAX: usize = 1 << 20;
@@ -34,21 +33,15 @@ pub(super) const TIME: Duration = Duration::from_secs(40);
 
 pub(super) async fn post(State(ingress): State<Arc<Ingress>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
-    let body = match read(body).await {
-        Ok(body) => body,
-        Err(problem) => return problem.into_response(),
+    let letter = match read(body).await {
+        Ok(body) => understand(&ingress, &head, body).map_err(Problem::from),
+        Err(problem) => Err(problem),
     };
-    let letter = match understand(&ingress, &head, body) {
-        Ok(letter) => letter,
-        Err(fault) => return Problem::from(fault).into_response(),
-    };
-    match &letter.reading {
-        Reading::Notice(notice) => take(&ingress, &letter, notice).await,
-        Reading::LiveMigration => ignore(Ignored::LiveMigration, &letter),
-        Reading::NotMaintenance => ignore(Ignored::NotMaintenance, &letter),
-        Reading::WakeUp(vm) => {
-            ingress.reception.look(&vm.key());
-            ignore(Ignored::NotMaintenance, &letter)
+    match letter {
+        Ok(letter) => take(&ingress, &letter).await,
+        Err(problem) => {
+            ingress.reception.count_malformed(None);
+            problem.into_response()
         }
     }
 }
@@ -98,21 +91,28 @@ async fn collect(mut body: Body) -> Result<Bytes, Problem> {
     Ok(kept.freeze())
 }
 
-async fn take(ingress: &Ingress, letter: &Letter, notice: &Notice) -> Response {
-    let node = notice.vm.key();
-    tell_receipt(letter.id.as_deref(), notice, &letter.doubts);
-    match ingress.reception.take(notice).await {
-        Ok(taken) => acknowledge(ingress, &node, taken).await,
+async fn take(ingress: &Ingress, letter: &Letter) -> Response {
+    let node = letter.reading.vm().map(Vm::key).unwrap_or_default();
+    let arrival = Arrival {
+        reading: &letter.reading,
+        source: letter.source,
+        id: letter.id.as_deref(),
+        doubts: &letter.doubts,
+    };
+    let foreign = letter.foreign.as_ref();
+    let detail = foreign.map(|kind| format!("an event of type {kind}"));
+    match ingress.reception.receive(&arrival).await {
+        Ok(taken) => acknowledge(ingress, &node, taken, &detail.unwrap_or_default()).await,
         Err(Later(why)) => Problem::later(why).about(&node).into_response(),
     }
 }
 
 /// The effect is durable. One step for the node comes before the answer, so
 /// that its evictions get CPU on a platform that gives it to requests only.
-async fn acknowledge(ingress: &Ingress, node: &str, taken: Taken) -> Response {
+async fn acknowledge(ingress: &Ingress, node: &str, taken: Taken, detail: &str) -> Response {
     let Taken { ack, pass } = taken;
     let Some(serial) = pass else {
-        return acknowledged(ack, node, "");
+        return acknowledged(ack, node, detail);
     };
     // A repetition that finds its node at work has no step to wait for: in a
     // burst of them each would hold a place for as long as a pass takes.
@@ -122,7 +122,7 @@ async fn acknowledge(ingress: &Ingress, node: &str, taken: Taken) -> Response {
         // Longer isn't waited for: the loop and the next tick go on with it.
         drop(tokio::time::timeout(STEP_TIMEOUT, pass).await);
     }
-    acknowledged(ack, node, "")
+    acknowledged(ack, node, detail)
 }
 
 /// Whether a pass has worked on the node's maintenance.
@@ -133,16 +133,6 @@ fn is_at_work(ingress: &Ingress, ack: &Ack) -> bool {
     all.any(|m| {
         ack.node.as_ref() == Some(&m.node) && m.phase == Phase::Ongoing && m.ended.is_none()
     })
-}
-
-fn ignore(reason: Ignored, letter: &Letter) -> Response {
-    let foreign = letter.foreign.as_ref();
-    let detail = foreign.map(|kind| format!("an event of type {kind}"));
-    let node = match &letter.reading {
-        Reading::WakeUp(vm) => vm.key(),
-        Reading::Notice(_) | Reading::LiveMigration | Reading::NotMaintenance => String::new(),
-    };
-    acknowledged(Ack::ignored(reason), &node, &detail.unwrap_or_default())
 }
 
 fn acknowledged(ack: Ack, node: &str, detail: &str) -> Response {

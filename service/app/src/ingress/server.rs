@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::Request;
 use axum::response::Response;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -23,10 +22,14 @@ use tower::Service as _;
 
 use super::connections::{Connection, Connections};
 use super::limits::{HEAD_MAX, Limits, URL_MAX};
+use crate::telemetry::log::Event;
 
 /// What hyper reads of a request's head before it gives up, with an answer
 /// that has no body: room for what `limits` refuses in words.
 const READ_MAX: usize = HEAD_MAX + URL_MAX + (8 << 10);
+/// The same for its lines: unwrapped push makes one of each attribute, and a
+/// message has a hundred at most (quotas of Pub/Sub), besides what front ends add.
+const HEADERS_MAX: usize = 512;
 /// Out of file descriptors or memory, the next try comes after this; a
 /// connection that is closed meanwhile makes room.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -151,6 +154,7 @@ async fn converse(
             .timer(TokioTimer::new())
             .header_read_timeout(head_time)
             .max_buf_size(READ_MAX)
+            .max_headers(HEADERS_MAX)
             .serve_connection(TokioIo::new(stream), service)
     );
     // How it ends, and why, is the peer's business: nothing is lost that was
@@ -158,24 +162,40 @@ async fn converse(
     tokio::select! {
         biased;
         () = connection.told_to_close() => return,
-        _ = serving.as_mut() => return,
+        ended = serving.as_mut() => return tell_unreadable(&ended),
         _ = stop.wait_for(|stop| *stop) => {}
     }
     serving.as_mut().graceful_shutdown();
     tokio::select! {
         biased;
         () = connection.told_to_close() => {}
-        _ = serving => {}
+        ended = serving => tell_unreadable(&ended),
     }
 }
 
-/// One request to the router, with the connection that it has come by.
+/// One request to the router. Its connection isn't closed for another one
+/// meanwhile, also while nobody knows yet who has sent it: keys may have to be
+/// fetched first, which takes seconds at the most.
 fn answer(
     router: &Router,
     connection: &Arc<Connection>,
     request: hyper::Request<Incoming>,
 ) -> impl Future<Output = Result<Response, Infallible>> + use<> {
-    let mut request: Request = request.map(Body::new);
-    request.extensions_mut().insert(Arc::clone(connection));
-    router.clone().call(request)
+    let busy = Arc::clone(connection).busy();
+    let answered = router.clone().call(request.map(Body::new));
+    async move {
+        let answer = answered.await;
+        drop(busy);
+        answer
+    }
+}
+
+/// What never reached the router is told as well: hyper answers it itself, with
+/// 431 or 400 and no body.
+fn tell_unreadable(ended: &hyper::Result<()>) {
+    let Err(error) = ended else { return };
+    if error.is_parse() || error.is_parse_too_large() {
+        let event = Event::NoticeRejected.name();
+        tracing::warn!(event, "A request's head can't be read: {error}.");
+    }
 }

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use drainwell_core::confirm::Ignored;
-use drainwell_core::notice::{self, Malformed, Notice, Reading, Received, Source};
+use drainwell_core::notice::{self, Malformed, Reading, Received, Source, Vm};
 use google_cloud_pubsub::model::Message;
 use google_cloud_pubsub::subscriber::handler::Handler;
 use jiff::Timestamp;
@@ -11,7 +10,7 @@ use serde_json::Value;
 
 use crate::clock::Clock;
 use crate::intake::{Ack, Later, Told};
-use crate::reception::{Reception, tell_receipt};
+use crate::reception::{Arrival, Reception};
 use crate::telemetry::log::{self, Event, Subject};
 
 /// As for a pushed notice: audit entries have a few kilobytes.
@@ -38,22 +37,16 @@ pub(super) async fn judge(message: &Message, reception: &Reception, clock: Clock
         now: clock.now(),
     };
     let reading = open(&message.data).and_then(|entry| notice::read(&entry, &received));
+    let id = &message.message_id;
     match reading {
-        Ok(Reading::Notice(notice)) => return take(message, &notice, reception).await,
-        Ok(Reading::LiveMigration) => tell_ignored(&Ack::ignored(Ignored::LiveMigration), ""),
-        Ok(Reading::NotMaintenance) => tell_ignored(&Ack::ignored(Ignored::NotMaintenance), ""),
-        Ok(Reading::WakeUp(vm)) => {
-            reception.look(&vm.key());
-            tell_ignored(&Ack::ignored(Ignored::NotMaintenance), &vm.key());
-        }
+        Ok(reading) => take(id, &reading, reception).await,
         Err(fault) => {
-            let id = &message.message_id;
+            reception.count_malformed(Some(Source::Pull));
             let what = format!("Message {id} can't be read and has to come again: {fault}.");
             log::event(Event::NoticeRejected, &Subject::default(), &what);
-            return Fate::Again;
+            Fate::Again
         }
     }
-    Fate::Done
 }
 
 fn published(message: &Message) -> Option<Timestamp> {
@@ -69,34 +62,37 @@ fn open(data: &[u8]) -> Result<Value, Malformed> {
     serde_json::from_slice(data).map_err(|e| Malformed::at("data", format!("no JSON: {e}")))
 }
 
-async fn take(message: &Message, notice: &Notice, reception: &Reception) -> Fate {
-    let (id, node) = (&message.message_id, notice.vm.key());
-    tell_receipt(Some(id), notice, &[]);
-    match reception.take(notice).await {
+async fn take(id: &str, reading: &Reading, reception: &Reception) -> Fate {
+    let arrival = Arrival {
+        reading,
+        source: Source::Pull,
+        id: Some(id),
+        doubts: &[],
+    };
+    let vm = reading.vm();
+    match reception.receive(&arrival).await {
         Ok(taken) => {
             if taken.ack.outcome == Told::Ignored {
-                tell_ignored(&taken.ack, &node);
+                tell_ignored(&taken.ack, &vm.map(Vm::key).unwrap_or_default());
             }
             Fate::Done
         }
         Err(Later(why)) => {
-            tracing::warn!("Message {id}, for {}, has to come again: {why}.", notice.vm);
+            let vm = vm.map(Vm::to_string).unwrap_or_default();
+            tracing::warn!("Message {id}, for {vm}, has to come again: {why}.");
             Fate::Again
         }
     }
 }
 
-fn about(node: &str) -> Subject<'_> {
-    Subject {
+fn tell_ignored(ack: &Ack, node: &str) {
+    let subject = Subject {
         node,
         ..Subject::default()
-    }
-}
-
-fn tell_ignored(ack: &Ack, node: &str) {
+    };
     let reason = serde_json::to_value(ack.reason).unwrap_or_default();
     let what = format!("Nothing to do: {}.", reason.as_str().unwrap_or("unknown"));
-    log::event(Event::NoticeIgnored, &about(node), &what);
+    log::event(Event::NoticeIgnored, &subject, &what);
 }
 
 /// Acknowledges a message.

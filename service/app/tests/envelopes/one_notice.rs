@@ -20,10 +20,12 @@ fn source(reading: &mut Reading) -> Option<Source> {
 fn read(sent: &Sent, by: Source) -> Result<Reading, String> {
     let Letter {
         mut reading,
+        source: from,
         doubts,
         ..
     } = sent.read().map_err(|fault| fault.to_string())?;
     assert_eq!(doubts, Vec::<String>::new(), "the envelope itself is sound");
+    assert_eq!(from, by);
     if let Some(source) = source(&mut reading) {
         assert_eq!(source, by);
     }

@@ -59,9 +59,26 @@ async fn heads_over_the_limits_are_refused_in_words() {
     client.send(head("GET", "/", &more).as_bytes()).await;
     assert!(client.answer().await.is_none_or(|a| a.status == 431));
     let mut many = scene.client().await;
-    many.send(head("GET", "/", &"x: y\r\n".repeat(200)).as_bytes())
+    many.send(head("GET", "/", &"x: y\r\n".repeat(600)).as_bytes())
         .await;
     assert!(many.answer().await.is_none_or(|a| a.status == 431));
+}
+
+#[tokio::test]
+async fn a_message_with_all_the_attributes_that_it_may_have_is_taken_unwrapped() {
+    let scene = Setup::new(Limits::default()).start().await;
+    scene.announce(0);
+    let attribute = |n| format!("attribute-{n}: {}\r\n", "v".repeat(40));
+    let lines: String = (0..100).map(attribute).collect();
+    let front = "x-forwarded-for: 10.0.0.1\r\n".repeat(20);
+    let body = scene.ongoing(0).to_string();
+    let length = format!("content-length: {}\r\n", body.len());
+    let mut sender = scene.client().await;
+    sender
+        .send((head("POST", "/", &(lines + &front + &length)) + &body).as_bytes())
+        .await;
+    let answer = sender.answer().await.unwrap();
+    assert_eq!(answer.json()["outcome"], "marked", "{answer:?}");
 }
 
 #[tokio::test]

@@ -2,9 +2,16 @@
 
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use drainwell_app::ingress::Limits;
+use drainwell_app::ingress::auth::{Auth, Rules};
+use serde_json::json;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpListener;
 
-use super::client::{Client, post};
+use super::SOON;
+use super::client::{Client, head, post};
 use super::scene::{Scene, Setup};
 
 /// Few enough to take them all.
@@ -40,6 +47,41 @@ async fn idle_connections_are_closed_for_those_who_have_something_to_say() {
     for client in &mut idle[..50] {
         assert!(client.answer().await.is_none());
     }
+}
+
+#[tokio::test]
+async fn whoever_waits_for_keys_is_not_idle() {
+    let publisher = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let rules = Rules {
+        audiences: vec!["https://drainwell.example".to_owned()],
+        senders: vec!["push@p.iam.gserviceaccount.com".parse().unwrap()],
+        viewers: vec![],
+        jwks_url: format!("http://{}/keys", publisher.local_addr().unwrap()),
+    };
+    let setup = Setup::new(few()).auth(Auth::Jwks(rules));
+    let scene = setup.start().await;
+    let now = scene.world.clock().now().as_second();
+    let part = |json: serde_json::Value| URL_SAFE_NO_PAD.encode(json.to_string());
+    let header = part(json!({"alg": "RS256", "kid": "k1", "typ": "JWT"}));
+    let claims = part(json!({
+        "iss": "https://accounts.google.com", "aud": "https://drainwell.example",
+        "iat": now, "exp": now + 600,
+    }));
+    let bearer = format!("authorization: Bearer {header}.{claims}.c2lnbmF0dXJl\r\n");
+    let mut sender = scene.client().await;
+    sender
+        .send(head("POST", "/tick", &(bearer + "content-length: 0\r\n")).as_bytes())
+        .await;
+    let asked = tokio::time::timeout(SOON, publisher.accept()).await;
+    let (mut keys, _) = asked.unwrap().unwrap();
+    for _ in 0..30 {
+        let mut client = scene.client().await;
+        assert_eq!(client.get("/health/live").await.status, 200);
+    }
+    let failed = b"HTTP/1.1 500 Oh no\r\ncontent-length: 0\r\n\r\n";
+    keys.write_all(failed).await.unwrap();
+    let answer = sender.answer().await;
+    assert_eq!(answer.expect("it was hung up on").status, 503);
 }
 
 /// Sends two notices, for each of which Compute takes a while, and waits until

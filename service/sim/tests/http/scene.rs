@@ -7,6 +7,7 @@ use std::time::Duration;
 use drainwell_app::clock::Clock;
 use drainwell_app::driver::ports::{Cloud, Cluster, ClusterId};
 use drainwell_app::ingress::Limits;
+use drainwell_app::ingress::auth::Auth;
 use drainwell_app::serve::{self, Options, Parts};
 use drainwell_core::policy::Policies;
 use drainwell_core::time::shift;
@@ -39,6 +40,7 @@ pub(crate) struct Setup {
     latency: SignedDuration,
     pub(crate) speed: f64,
     limits: Limits,
+    auth: Auth,
 }
 
 impl Setup {
@@ -48,7 +50,13 @@ impl Setup {
             latency: SignedDuration::ZERO,
             speed: 1.0,
             limits,
+            auth: Auth::None,
         }
+    }
+
+    pub(crate) fn auth(mut self, auth: Auth) -> Self {
+        self.auth = auth;
+        self
     }
 
     pub(crate) fn latency_ms(mut self, latency: i64) -> Self {
@@ -81,6 +89,7 @@ impl Setup {
             options: Options {
                 tick_hold: Duration::ZERO,
                 limits: self.limits,
+                auth: self.auth,
                 ..Options::default()
             },
             ..Parts::new(clusters, Some(cloud), Policies::default(), clock)

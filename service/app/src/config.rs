@@ -204,9 +204,10 @@ fn is_secure(url: &http::Uri) -> bool {
 }
 
 /// A URL as a message may show it: a password in it stays out of sight.
-fn shown(url: &str) -> String {
-    match (url.find("://"), url.rfind('@')) {
-        (Some(scheme), Some(at)) if scheme < at => format!("{}…{}", &url[..scheme + 3], &url[at..]),
+pub(crate) fn shown(url: &str) -> String {
+    let begin = url.find("://").map_or(0, |scheme| scheme + 3);
+    match url.rfind('@') {
+        Some(at) if begin < at => format!("{}…{}", &url[..begin], &url[at..]),
         _ => url.to_owned(),
     }
 }

@@ -229,6 +229,8 @@ fn start(
         pull.start(&mut tasks, &reception, &troubles, clock, stopped);
     }
     if let Some(listener) = scrape {
+        let address = listener.local_addr().context("no address")?;
+        tracing::info!("metrics are on http://{address}/metrics");
         let router = ingress::scrape_router(&wake, &metrics, &limits);
         let (limits, stopped) = (limits.clone(), stopped.clone());
         tasks.spawn(async move {

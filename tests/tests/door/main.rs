@@ -6,6 +6,7 @@
 
 mod keys;
 mod keys_in_time;
+mod listeners;
 mod platform;
 mod roles;
 mod settings;

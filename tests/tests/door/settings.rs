@@ -97,6 +97,22 @@ fn what_others_could_reach_or_read_is_refused() {
             "--jwks-url https://localhost:99999/: give https://HOST/PATH",
         ),
         ("--auth none", "listen on 127.0.0.1, or add --insecure"),
+        (
+            &*format!("--auth none --insecure --sender {SENDER}"),
+            "--auth none: with --sender, which nobody checks then",
+        ),
+        (
+            "--auth none --insecure --viewer domain:a.b",
+            "--auth none: with --viewer, which",
+        ),
+        (
+            "--auth none --insecure --audience a",
+            "--auth none: with --audience, which",
+        ),
+        (
+            "--auth none --insecure --metrics-listen 0.0.0.0:9090",
+            "--metrics-listen 0.0.0.0:9090: nobody is asked who they are there; give",
+        ),
     ];
     refused(&cases);
 }
@@ -145,4 +161,33 @@ async fn the_start_is_refused_with_exit_code_2() {
         stderr.contains("--sender nobody: not an e-mail address"),
         "{stderr}"
     );
+}
+
+#[tokio::test]
+async fn variables_of_others_that_cannot_be_right_stop_the_start_as_well() {
+    for (name, value, sentence) in [
+        ("RUST_LOG", "warnn", "RUST_LOG warnn: give a level"),
+        (
+            "RUST_LOG",
+            "drainwell_app=loud",
+            "RUST_LOG drainwell_app=loud: give",
+        ),
+        (
+            "PUBSUB_EMULATOR_HOST",
+            "u:secret@localhost:1",
+            "PUBSUB_EMULATOR_HOST …@localhost:1: give HOST:PORT",
+        ),
+        (
+            "PUBSUB_EMULATOR_HOST",
+            "http://localhost:8085",
+            "PUBSUB_EMULATOR_HOST http://localhost:8085: give HOST:PORT",
+        ),
+    ] {
+        let setup = Setup::alone().unwrap().auth(&["--auth", "none"]);
+        let setup = setup.environment(name, value);
+        let (code, stderr) = setup.refused().await.unwrap();
+        assert_eq!(code, 2, "{stderr}");
+        assert!(stderr.contains(sentence), "{stderr}");
+        assert!(!stderr.contains("secret"), "{stderr}");
+    }
 }

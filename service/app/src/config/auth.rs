@@ -93,6 +93,9 @@ impl AuthArgs {
                 shown(&rules.jwks_url)
             );
         }
+        if self.auth == Mode::None {
+            refuse_without_effect(&rules)?;
+        }
         match self.auth {
             Mode::None if listen.ip().is_loopback() || self.insecure => Ok(Auth::None),
             Mode::None => bail!(
@@ -118,6 +121,20 @@ impl AuthArgs {
             Mode::Iam => Ok(Auth::Iam(rules)),
         }
     }
+}
+
+/// Whoever names who may knock believes that it is checked.
+fn refuse_without_effect(rules: &Rules) -> anyhow::Result<()> {
+    for (flag, given) in [
+        ("--audience", !rules.audiences.is_empty()),
+        ("--sender", !rules.senders.is_empty()),
+        ("--viewer", !rules.viewers.is_empty()),
+    ] {
+        if given {
+            bail!("--auth none: with {flag}, which nobody checks then; leave one of them out");
+        }
+    }
+    Ok(())
 }
 
 /// An environment variable that is set to nothing has no value in it.

@@ -6,17 +6,17 @@ use std::time::Instant;
 
 use tracing::field::{Field, Visit};
 use tracing::{Level, Subscriber};
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
+
+use crate::telemetry::filter;
 
 /// Tells from now on; filters come from `RUST_LOG`.
 ///
 /// # Errors
-/// When something in this process tells already.
+/// When the filters are none, or something in this process tells already.
 pub fn start() -> anyhow::Result<()> {
-    let filter =
-        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("drainwell_app=info"));
+    let filter = filter::from_environment("drainwell_app=info")?;
     let lines = Lines {
         started: Instant::now(),
     };

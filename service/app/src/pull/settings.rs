@@ -2,7 +2,9 @@
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use http::uri::Authority;
 
+use crate::config::shown;
 use crate::telemetry::project::{ask, is_project};
 
 /// Flags and environment.
@@ -54,10 +56,8 @@ impl PullArgs {
         let given = self.pull.iter().filter(|name| !name.is_empty());
         let names = given.map(|name| parse(name)).collect::<Result<_, _>>()?;
         let emulator = self.pubsub_emulator_host.filter(|host| !host.is_empty());
-        if let Some(host) = &emulator
-            && format!("http://{host}").parse::<http::Uri>().is_err()
-        {
-            bail!("PUBSUB_EMULATOR_HOST {host}: give HOST:PORT");
+        if let Some(host) = emulator.as_deref().filter(|host| !is_host(host)) {
+            bail!("PUBSUB_EMULATOR_HOST {}: give HOST:PORT", shown(host));
         }
         Ok(PullConfig {
             names,
@@ -80,6 +80,15 @@ fn parse(name: &str) -> anyhow::Result<Name> {
              give projects/PROJECT/subscriptions/NAME, or NAME alone in the own project"
         ),
     }
+}
+
+/// `HOST:PORT`, and nothing before or after it.
+fn is_host(text: &str) -> bool {
+    let authority: Result<Authority, _> = text.parse();
+    authority.is_ok_and(|a| {
+        let port = a.port_u16().is_some_and(|port| port > 0);
+        port && !a.host().is_empty() && !a.as_str().contains('@')
+    })
 }
 
 fn is_id(text: &str) -> bool {
@@ -158,7 +167,7 @@ async fn ask_metadata() -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Name, PullConfig, parse};
+    use super::{Name, PullConfig, is_host, parse};
 
     #[test]
     fn names_are_full_or_bare_or_refused() {
@@ -182,6 +191,26 @@ mod tests {
         ] {
             let error = parse(wrong).unwrap_err().to_string();
             assert!(error.contains(&format!("--pull {wrong}:")), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_emulator_is_at_a_host_and_a_port() {
+        for right in ["localhost:8085", "127.0.0.1:1", "[::1]:8085"] {
+            assert!(is_host(right), "{right}");
+        }
+        for wrong in [
+            "localhost",
+            "http://localhost:8085",
+            "localhost:8085/",
+            "localhost:0",
+            "localhost:99999",
+            ":8085",
+            "user:word@localhost:8085",
+            "a b:1",
+            "",
+        ] {
+            assert!(!is_host(wrong), "{wrong}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! What the service tells about itself.
 
+pub mod filter;
 pub mod log;
 pub mod metrics;
 pub mod project;

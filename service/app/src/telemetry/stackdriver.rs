@@ -8,14 +8,14 @@ use std::io::{self, IsTerminal as _, Write};
 
 use serde_json::{Map, Value, json};
 use tracing::Subscriber;
+use tracing_subscriber::Layer;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, Layer};
 
 pub use super::stdout::Flush;
-use super::{stdout, trace};
+use super::{filter, stdout, trace};
 
 const LABELS: &str = "logging.googleapis.com/labels";
 const OPERATION: &str = "logging.googleapis.com/operation";
@@ -26,13 +26,9 @@ const NAMES: [(&str, &str); 2] = [("clusterName", "cluster_name"), ("nodeName", 
 /// Hold what it returns to the end: it writes what is left.
 ///
 /// # Errors
-/// When logging has been started before.
+/// When the filters are none, or logging has been started before.
 pub fn start(json: bool) -> anyhow::Result<Flush> {
-    // An empty variable is none.
-    let asked = std::env::var(EnvFilter::DEFAULT_ENV).ok();
-    let asked = asked.filter(|asked| !asked.is_empty());
-    let filter = asked.and_then(|asked| EnvFilter::try_new(asked).ok());
-    let filter = filter.unwrap_or_else(|| EnvFilter::new("info,google_cloud_auth=warn"));
+    let filter = filter::from_environment("info,google_cloud_auth=warn")?;
     let registry = tracing_subscriber::registry().with(filter);
     let (lines, flush) = stdout::start(json)?;
     if json {

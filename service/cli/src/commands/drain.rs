@@ -75,7 +75,7 @@ pub(crate) async fn run(args: DrainArgs) -> Result<ExitCode, Failed> {
     let cluster = kubeconfig::cluster(args.context.as_deref())
         .await
         .map_err(Failed::Usage)?;
-    progress::start()?;
+    progress::start().map_err(Failed::Usage)?;
     let (first, second) = signals::stop_twice().context("no signals")?;
     let mut first = pin!(first);
     let hand = tokio::select! {

@@ -16,7 +16,7 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode, Failed> {
         Some(form) => form == LogForm::Json,
         None => !std::io::stdout().is_terminal(),
     };
-    let _flush = stackdriver::start(json)?;
+    let _flush = stackdriver::start(json).map_err(Failed::Usage)?;
     let config = args.check().map_err(Failed::Usage)?;
     if json {
         project::learn().await;

@@ -47,8 +47,9 @@ impl Source {
         Ok(Self { url, http })
     }
 
-    pub(super) fn url(&self) -> &str {
-        &self.url
+    /// Where they are, as a line may show it: a query may hold a secret.
+    pub(super) fn place(&self) -> &str {
+        self.url.split('?').next().unwrap_or_default()
     }
 
     /// # Errors

@@ -139,7 +139,7 @@ impl Inner {
                 state.fault.clear();
             }
             Err(fault) => {
-                let from = self.source.url();
+                let from = self.source.place();
                 tracing::warn!("The keys of tokens can't be fetched from {from}: {fault}");
                 state.fault = fault;
             }

@@ -49,12 +49,14 @@ kube:
 pubsub:
 	tests/pubsub/build.sh > /dev/null
 
-unit: ## all tests that need no control plane
+unit: pubsub ## all tests that need no control plane
+	$(CARGO) build --locked -p drainwell
 	$(CARGO) test --locked --workspace --exclude drainwell-tests
+	$(CARGO) test --locked -p drainwell-tests --test tidy --test door --test pulling
 
 e2e: kube pubsub ## the service against a real API server
 	$(CARGO) build --locked -p drainwell
-	$(CARGO) test --locked -p drainwell-tests
+	$(CARGO) test --locked -p drainwell-tests --lib --bins --test harness --test apiserver
 
 deep: bench ## what is slow or seldom needed
 	$(CARGO) run --locked -p drainwell-sim -- run --seeds 300
@@ -63,6 +65,7 @@ deep: bench ## what is slow or seldom needed
 bench:
 	$(CARGO) bench --locked -p drainwell-core
 	$(CARGO) bench --locked -p drainwell-sim --bench burst
+	$(CARGO) bench --locked -p drainwell-sim --bench drain
 
 $(FUZZ):
 	$(CARGO) install --quiet --locked --root $(TOOLS) cargo-fuzz@$(FUZZ_VERSION)
